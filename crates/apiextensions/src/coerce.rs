@@ -42,6 +42,12 @@ impl Schema {
 
     /// As [`Schema::coerce`], of the metadata alone.
     pub fn coerce_metadata(object: &mut Value) -> Result<Vec<String>, String> {
+        // Upstream writes metadata, and reads what was written.
+        if let Some(metadata) = object.get_mut("metadata")
+            && let Cow::Owned(written) = as_go_writes(metadata)
+        {
+            *metadata = written;
+        }
         let problems = schema::conform(object, &RESOURCE).map_err(of_metadata)?;
         // A record without an entry is none, where one of a built-in kind asks to forget all owners.
         if machinery::value::at(object, RECORD).and_then(Value::as_array).is_some_and(Vec::is_empty) {
@@ -324,6 +330,9 @@ mod tests {
             let found = schema().coerce(&mut json!({"metadata": metadata})).expect_err("refused");
             assert_eq!(found, format!("json: cannot unmarshal {why}"));
         }
+        let mut whole = json!({"metadata": {"generation": 1.0}});
+        schema().coerce(&mut whole).expect("an object");
+        assert!(whole["metadata"]["generation"].is_i64());
         let mut inside = json!({"spec": {"template": {"apiVersion": "v1", "kind": 1}}});
         let why = schema().coerce(&mut inside).expect_err("refused");
         assert_eq!(why, "spec.template.kind: Invalid value: 1: must be a string");

@@ -2,12 +2,14 @@
 //!
 //! Schema, scale, resources inside of it, lists and rules are asked in upstream's order, and each of them once: rules are what costs.
 
+use std::borrow::Cow;
+
 use machinery::Value;
 use machinery::status::FieldError;
 
-use crate::Schema;
 use crate::definition::Scale;
 use crate::rules::Rules;
+use crate::{Schema, as_go_writes};
 
 /// What a schema means.
 #[derive(Debug)]
@@ -74,6 +76,11 @@ impl Meaning {
         }
         let mut warnings = Vec::new();
         self.rules.validate(&self.schema, new, old, &mut errors, &mut warnings);
+        for shown in errors.iter_mut().filter_map(|error| error.value.as_mut()) {
+            if let Cow::Owned(written) = as_go_writes(shown) {
+                *shown = written;
+            }
+        }
         Judgement { errors, warnings }
     }
 }
@@ -185,6 +192,17 @@ mod tests {
                 "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to complete validation",
             ]
         );
+    }
+
+    #[test]
+    fn a_float_is_shown_as_go_writes_it() {
+        let judged = meaning().judge(&json!({"spec": {"name": 1.0}, "status": {"list": 2.0}}), None, None);
+        let types: Vec<&str> = judged.errors.iter().filter_map(|error| error.value.as_ref()?.as_str()).collect();
+        assert_eq!(types, ["number", "number"]);
+        let limited =
+            Meaning::of(&json!({"type": "object", "properties": {"n": {"type": "integer", "maximum": 3}}}), false);
+        let judged = limited.judge(&json!({"n": 4.0}), None, None);
+        assert_eq!(told(&judged), ["n: Invalid value: 4: n in body should be less than or equal to 3"]);
     }
 
     #[test]

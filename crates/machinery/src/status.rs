@@ -209,7 +209,7 @@ impl ApiError {
     /// Everything that is wrong with an object, at once. `kind` is the kind, not the resource.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let subject = GroupResource::new(group, kind);
-        let message = format!("{subject} {name:?} is invalid: {}", aggregate(errors));
+        let message = format!("{subject} {} is invalid: {}", go_quote(name), aggregate(errors));
         let mut error = Self::new(Reason::Invalid, message).about(&subject, name);
         error.details.get_or_insert_default().causes = errors
             .iter()

@@ -110,15 +110,31 @@ pub(super) fn timestamp(text: &str, precision: Precision) -> Result<Verdict, Str
     Ok(Verdict::Replace(Value::String(canonical.to_string())))
 }
 
+/// A text as Go's package of times quotes it: byte by byte, where it is no plain letter.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => out.extend(['\\', char::from(byte)]),
+            b' '..0x80 => out.push(char::from(byte)),
+            _ => out.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    out.push('"');
+    out
+}
+
 /// Reads a time, in UTC, as Go's layout says, complaining about the first part that does not fit.
 fn parse_time(text: &str, precision: Precision) -> Result<DateTime, String> {
     let layout = match precision {
         Precision::Seconds => "2006-01-02T15:04:05Z07:00",
         Precision::Micros => "2006-01-02T15:04:05.000000Z07:00",
     };
-    let wrong =
-        |rest: &str, part: &str| format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {part:?}");
-    let range = |part: &str| format!("parsing time {text:?}: {part} out of range");
+    let shown = quoted(text);
+    let wrong = |rest: &str, part: &str| {
+        format!("parsing time {shown} as {layout:?}: cannot parse {} as {part:?}", quoted(rest))
+    };
+    let range = |part: &str| format!("parsing time {shown}: {part} out of range");
     let mut rest = text;
     let mut numbers = [0i32; 6];
     let parts = ["2006", "-01", "-02", "T15", ":04", ":05"];
@@ -162,7 +178,7 @@ fn parse_time(text: &str, precision: Precision) -> Result<DateTime, String> {
     let length = if rest.starts_with('Z') { 1 } else { 6 };
     let offset = rest.get(..length).and_then(offset).ok_or_else(|| wrong(rest, "Z07:00"))?;
     if rest.len() > length {
-        return Err(format!("parsing time {text:?}: extra text: {:?}", &rest[length..]));
+        return Err(format!("parsing time {shown}: extra text: {}", quoted(&rest[length..])));
     }
     let civil = DateTime::new(year as i16, month as i8, day as i8, hour as i8, minute as i8, second as i8, nanos)
         .map_err(|_| range("day"))?;
@@ -215,6 +231,7 @@ mod tests {
             ("9999-12-31T23:59:59-01:00", Err("parsing time \"9999-12-31T23:59:59-01:00\": year out of range")),
             ("x", Err("parsing time \"x\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"x\" as \"2006\"")),
             ("2026-02", Err("parsing time \"2026-02\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"\" as \"-\"")),
+            ("2026-02-03T04:05:06Z\n", Err("parsing time \"2026-02-03T04:05:06Z\\x0a\": extra text: \"\\x0a\"")),
             ("2026-02-03T04:05:06Z-y", Err("parsing time \"2026-02-03T04:05:06Z-y\": extra text: \"-y\"")),
             ("2026-13-01T00:00:00Z", Err("parsing time \"2026-13-01T00:00:00Z\": month out of range")),
             ("2026-02-30T00:00:00Z", Err("parsing time \"2026-02-30T00:00:00Z\": day out of range")),

@@ -35,3 +35,9 @@ fn a_status_survives_the_wire() {
     let error = ApiError::invalid("apps", "Deployment", "web", &errors).retry_after(3);
     assert_eq!(ApiError::from_value(error.code, &error.to_value()), error);
 }
+
+#[test]
+fn a_name_is_quoted_as_go_quotes_it() {
+    let error = ApiError::invalid("example.com", "Ship", "\0", &[FieldError::required("spec", "")]);
+    assert_eq!(error.message, "Ship.example.com \"\\x00\" is invalid: spec: Required value");
+}
