@@ -14,8 +14,9 @@ const KINDS: &str = "x-kubernetes-group-version-kind";
 pub fn filtered_v2(document: &Value, group: &str, version: &str) -> Value {
     let prefix = format!("/apis/{group}/{version}/");
     let paths = document["paths"].as_object().into_iter().flatten();
-    let paths: Map<String, Value> =
+    let mut paths: Map<String, Value> =
         paths.filter(|(path, _)| path.starts_with(&prefix)).map(|(path, item)| (path.clone(), item.clone())).collect();
+    paths.values_mut().for_each(|item| inline_parameters(item, &document["parameters"]));
     let mut needed = BTreeSet::new();
     let mut open = Vec::new();
     paths.values().for_each(|item| references(item, &mut |name| open.push(name.to_owned())));
@@ -29,6 +30,26 @@ pub fn filtered_v2(document: &Value, group: &str, version: &str) -> Value {
         .filter_map(|name| document["definitions"].get(&name).cloned().map(|definition| (name, definition)))
         .collect();
     json!({"paths": paths, "definitions": definitions})
+}
+
+/// Puts parameters that a document shares where they are referred to: in another document they may be others.
+fn inline_parameters(item: &mut Value, shared: &Value) {
+    for (key, inner) in item.as_object_mut().into_iter().flatten() {
+        match (key.as_str(), inner) {
+            ("parameters", Value::Array(list)) => {
+                for parameter in list {
+                    let reference = parameter["$ref"].as_str().and_then(|name| name.strip_prefix("#/parameters/"));
+                    if let Some(found) = reference.and_then(|name| shared.get(name)) {
+                        *parameter = found.clone();
+                    }
+                }
+            }
+            (_, operation @ Value::Object(_)) if operation["parameters"].is_array() => {
+                inline_parameters(operation, shared);
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Puts a filtered document of version 2 into a whole one. Paths that are there already stay; definitions of one name
@@ -193,6 +214,25 @@ mod tests {
             (keys("paths"), keys("definitions")),
             (vec!["/apis/g/v1/things".to_owned()], vec!["Thing".to_owned(), "ThingList".to_owned()])
         );
+    }
+
+    #[test]
+    fn shared_parameters_are_taken_along() {
+        let body = json!({"in": "body", "schema": {"$ref": "#/definitions/Thing"}});
+        let pretty = json!({"in": "query", "name": "pretty"});
+        let document = json!({
+            "paths": {"/apis/g/v1/things": {
+                "post": {"parameters": [{"$ref": "#/parameters/body-1"}, {"in": "query", "name": "own"}]},
+                "parameters": [{"$ref": "#/parameters/pretty-1"}, {"$ref": "#/parameters/gone"}],
+            }},
+            "parameters": {"body-1": body, "pretty-1": pretty},
+            "definitions": {"Thing": {}},
+        });
+        let filtered = filtered_v2(&document, "g", "v1");
+        let item = &filtered["paths"]["/apis/g/v1/things"];
+        assert_eq!(item["post"]["parameters"], json!([body, {"in": "query", "name": "own"}]));
+        assert_eq!(item["parameters"], json!([pretty, {"$ref": "#/parameters/gone"}]));
+        assert!(filtered["definitions"]["Thing"].is_object(), "what they need is needed");
     }
 
     #[test]
