@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::pieces::{Piece, piece};
 use super::schemas::Dialect;
-use super::{gnostic, gnostic_v3};
+use super::{gnostic, gnostic_v3, shared};
 
 /// The forms that documents come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub(super) struct Sections {
     pub schemas: fn(&Value) -> Vec<u8>,
     /// Items by path, without what stands around them.
     pub paths: fn(&Value) -> Vec<u8>,
+    /// A list of parameters of an operation, or else of a path.
+    pub parameters: fn(&Value, bool) -> Vec<u8>,
     /// The fields that lead to the schemas, and those that lead to the paths.
     pub schemas_at: &'static [u32],
     pub paths_at: &'static [u32],
@@ -53,7 +55,7 @@ pub(super) struct Sections {
 #[derive(Debug)]
 pub(super) struct Parts {
     pub schemas: Piece,
-    pub paths: Piece,
+    pub paths: Vec<Piece>,
 }
 
 static COMMA: LazyLock<Piece> = LazyLock::new(|| piece(b","));
@@ -92,18 +94,25 @@ impl Form {
     /// Packs entries of the sections.
     pub(super) fn parts(self, schemas: Map<String, Value>, paths: Map<String, Value>) -> Parts {
         let (schemas, paths) = (Value::Object(schemas), Value::Object(paths));
+        let (schemas, paths) = match self.protobuf() {
+            None => (entries(&schemas), entries(&paths)),
+            Some(sections) => ((sections.schemas)(&schemas), (sections.paths)(&paths)),
+        };
+        Parts { schemas: piece(&schemas), paths: shared::cut(self, &paths) }
+    }
+
+    /// A list of parameters as it stands in an operation, or else for all operations of a path.
+    pub(super) fn list(self, parameters: &Value, of_path: bool) -> Vec<u8> {
         match self.protobuf() {
-            None => Parts { schemas: entries(&schemas), paths: entries(&paths) },
-            Some(sections) => {
-                Parts { schemas: piece(&(sections.schemas)(&schemas)), paths: piece(&(sections.paths)(&paths)) }
-            }
+            None => parameters.to_string().into_bytes(),
+            Some(sections) => (sections.parameters)(parameters, of_path),
         }
     }
 
     /// Puts a document together. `frame` is all of it but the two sections.
     pub(super) fn assemble<'a>(self, frame: &Value, parts: impl Iterator<Item = &'a Parts> + Clone) -> Vec<Piece> {
         let schemas = parts.clone().map(|parts| &parts.schemas).filter(|piece| !piece.is_empty());
-        let paths = parts.map(|parts| &parts.paths).filter(|piece| !piece.is_empty());
+        let paths = parts.map(|parts| &parts.paths[..]).filter(|pieces| !pieces.is_empty());
         let mut out = Vec::new();
         match self.protobuf() {
             None => {
@@ -112,14 +121,14 @@ impl Form {
                     Dialect::V3 => ("{\"components\":{\"schemas\":{", "}}"),
                 };
                 out.push(piece(head.as_bytes()));
-                out.extend(separated(schemas));
+                out.extend(separated(schemas.map(std::slice::from_ref)));
                 out.push(piece(format!("{end},\"paths\":{{").as_bytes()));
                 out.extend(separated(paths));
                 out.push(piece(format!("}},{}", &frame.to_string()[1..]).as_bytes()));
             }
             Some(sections) => {
                 out.push(piece(&(sections.frame)(frame)));
-                nested(sections.paths_at, paths, &mut out);
+                nested(sections.paths_at, paths.flatten(), &mut out);
                 nested(sections.schemas_at, schemas, &mut out);
             }
         }
@@ -128,14 +137,16 @@ impl Form {
 }
 
 /// The entries of a JSON object, without its braces.
-fn entries(object: &Value) -> Piece {
-    let text = object.to_string();
-    piece(&text.as_bytes()[1..text.len() - 1])
+fn entries(object: &Value) -> Vec<u8> {
+    let mut text = object.to_string().into_bytes();
+    text.pop();
+    text.remove(0);
+    text
 }
 
-fn separated<'a>(pieces: impl Iterator<Item = &'a Piece>) -> impl Iterator<Item = Piece> {
+fn separated<'a>(parts: impl Iterator<Item = &'a [Piece]>) -> impl Iterator<Item = Piece> {
     let between = |at: usize| (at > 0).then(|| COMMA.clone());
-    pieces.enumerate().flat_map(move |(at, piece)| between(at).into_iter().chain([piece.clone()]))
+    parts.enumerate().flat_map(move |(at, pieces)| between(at).into_iter().chain(pieces.iter().cloned()))
 }
 
 /// Messages in messages, with these fields from the outermost to the innermost.

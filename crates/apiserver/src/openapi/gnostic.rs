@@ -13,6 +13,7 @@ pub(super) const SECTIONS: Sections = Sections {
     frame: |document| bytes(|out| message(document, DOCUMENT, 16, out)),
     schemas: |schemas| bytes(|out| self::schemas(schemas, out)),
     paths: |paths| bytes(|out| self::paths(paths, out)),
+    parameters: |list, of_path| bytes(|out| each(list, if of_path { 9 } else { 8 }, item, out)),
     schemas_at: &[9],
     paths_at: &[8],
 };
@@ -63,6 +64,7 @@ const DOCUMENT: Fields = &[
     ("info", 2, Part::Message(INFO, 7)),
     ("paths", 8, Part::With(paths)),
     ("definitions", 9, Part::With(schemas)),
+    ("parameters", 10, Part::With(|parameters, out| named(parameters, 1, out, parameter))),
     (
         "security",
         12,
@@ -89,7 +91,7 @@ const PATH_ITEM: Fields = &[
     ("options", 6, Part::Message(OPERATION, 13)),
     ("head", 7, Part::Message(OPERATION, 13)),
     ("patch", 8, Part::Message(OPERATION, 13)),
-    ("parameters", 9, Part::Each(parameter)),
+    ("parameters", 9, Part::Each(item)),
 ];
 const OPERATION: Fields = &[
     ("tags", 1, Part::Texts),
@@ -97,7 +99,7 @@ const OPERATION: Fields = &[
     ("operationId", 5, Part::Text),
     ("produces", 6, Part::Texts),
     ("consumes", 7, Part::Texts),
-    ("parameters", 8, Part::Each(parameter)),
+    ("parameters", 8, Part::Each(item)),
     (
         "responses",
         9,
@@ -183,11 +185,7 @@ pub(super) fn message(value: &Value, fields: Fields, extensions: u32, out: &mut 
             }
             Part::Message(fields, extensions) => out.nested(number, |out| message(value, fields, extensions, out)),
             Part::With(write) => out.nested(number, |out| write(value, out)),
-            Part::Each(write) => {
-                for item in value.as_array().into_iter().flatten() {
-                    out.nested(number, |out| write(item, out));
-                }
-            }
+            Part::Each(write) => each(value, number, write, out),
         }
     }
     for (key, value) in object.iter().filter(|(key, _)| key.starts_with("x-")) {
@@ -235,13 +233,28 @@ fn texts(number: u32, value: &Value, out: &mut Writer) {
     }
 }
 
-/// A parameter: an item that is a parameter, which is either the body or not, and then of the query or the path.
+/// Writes each item of a list as a message.
+pub(super) fn each(list: &Value, number: u32, write: fn(&Value, &mut Writer), out: &mut Writer) {
+    for item in list.as_array().into_iter().flatten() {
+        out.nested(number, |out| write(item, out));
+    }
+}
+
+/// An item of a list of parameters: one, or what refers to one.
+fn item(value: &Value, out: &mut Writer) {
+    match value["$ref"].as_str() {
+        Some(reference) => out.nested(2, |out| out.text(1, reference)),
+        None => out.nested(1, |out| parameter(value, out)),
+    }
+}
+
+/// A parameter, which is either the body or not, and then of the query or the path.
 fn parameter(value: &Value, out: &mut Writer) {
-    out.nested(1, |out| match value["in"].as_str() {
+    match value["in"].as_str() {
         Some("body") => out.nested(1, |out| message(value, BODY, 6, out)),
         Some("path") => out.nested(2, |out| out.nested(4, |out| message(value, PATH, 22, out))),
         _ => out.nested(2, |out| out.nested(3, |out| message(value, QUERY, 23, out))),
-    });
+    }
 }
 
 /// The wire format of protobuf, as far as it is needed here.

@@ -3,13 +3,14 @@
 use serde_json::Value;
 
 use super::form::Sections;
-use super::gnostic::{Fields, Part, Writer, bytes, message, named};
+use super::gnostic::{Fields, Part, Writer, bytes, each, message, named};
 
 /// As [`super::gnostic::SECTIONS`].
 pub(super) const SECTIONS: Sections = Sections {
     frame: |document| bytes(|out| message(document, DOCUMENT, 9, out)),
     schemas: |schemas| bytes(|out| self::schemas(schemas, out)),
     paths: |paths| bytes(|out| self::paths(paths, out)),
+    parameters: |list, of_path| bytes(|out| each(list, if of_path { 13 } else { 6 }, parameter, out)),
     // Messages of one number that come apart are put together by whoever reads them: the rest of the components is in the frame.
     schemas_at: &[5, 1],
     paths_at: &[4],

@@ -17,6 +17,7 @@ mod operation;
 mod paths;
 mod pieces;
 mod schemas;
+mod shared;
 #[cfg(test)]
 mod tests;
 mod v2;
@@ -57,6 +58,8 @@ pub struct BuiltIn {
     groups: Vec<Group>,
     /// The release that the documents name, such as `v1.37.0`.
     release: String,
+    /// What is around the sections of version 2.
+    v2_frame: OnceLock<Value>,
     v2_json: OnceLock<Parts>,
     v2_protobuf: OnceLock<Parts>,
 }
@@ -95,12 +98,16 @@ enum Subject {
 impl BuiltIn {
     /// These groups of built-in kinds.
     pub fn new(groups: Vec<Group>, release: impl Into<String>) -> Arc<BuiltIn> {
-        let (v2_json, v2_protobuf) = Default::default();
-        Arc::new(BuiltIn { groups, release: release.into(), v2_json, v2_protobuf })
+        let (v2_frame, v2_json, v2_protobuf) = Default::default();
+        Arc::new(BuiltIn { groups, release: release.into(), v2_frame, v2_json, v2_protobuf })
     }
 
     pub fn groups(&self) -> &[Group] {
         &self.groups
+    }
+
+    fn v2_frame(&self) -> &Value {
+        self.v2_frame.get_or_init(|| v2::frame(&self.groups, &self.release))
     }
 
     fn v2(&self, form: Form) -> &Parts {
@@ -115,6 +122,7 @@ impl BuiltIn {
     pub(crate) fn prepare(&self, encoding: Encoding) {
         let [v2, _] = encoding.forms();
         self.v2(v2);
+        self.v2_frame();
     }
 }
 
@@ -193,7 +201,7 @@ impl OpenApi {
             let everywhere = form.parts(v2::everywhere(&self.groups), Map::new());
             let built_in = [&everywhere, self.built_in.v2(form)];
             let parts = built_in.into_iter().chain(self.customs.all().map(|custom| custom.parts(form)));
-            Assembled::new(self.v2_tag(), form.assemble(&v2::frame(&self.built_in.release), parts))
+            Assembled::new(self.v2_tag(), form.assemble(self.built_in.v2_frame(), parts))
         })
     }
 
@@ -219,9 +227,10 @@ impl OpenApi {
         let changed = form.parts(section("definitions"), section("paths"));
         let others = self.customs.all().filter(|custom| !is_open(custom)).map(|custom| custom.parts(form));
         let parts = [&changed].into_iter().chain(others);
-        let pieces = form.assemble(&v2::frame(&self.built_in.release), parts);
+        let pieces = form.assemble(self.built_in.v2_frame(), parts);
         // What the others have is in the tag by its content.
-        let content = [changed.schemas.text(), changed.paths.text()].concat();
+        let mut content = changed.schemas.text();
+        changed.paths.iter().for_each(|piece| piece.unpack(&mut content));
         Assembled::new(etag(format!("{} {}", self.v2_tag(), etag(&content)).as_bytes()), pieces)
     }
 
@@ -283,7 +292,9 @@ fn sources() -> &'static str {
             include_str!("custom.rs"),
             include_str!("operation.rs"),
             include_str!("paths.rs"),
+            include_str!("parameters.txt"),
             include_str!("schemas.rs"),
+            include_str!("shared.rs"),
             include_str!("v2.rs"),
             include_str!("v3.rs"),
         ];

@@ -1,6 +1,8 @@
 //! An operation as both versions of OpenAPI see it; what each makes of it is for [`super::v2`] and
 //! [`super::v3`] to say.
 
+use std::hash::{Hash, Hasher};
+
 use facts::{Gvk, Str};
 use serde_json::{Map, Value, json};
 
@@ -57,6 +59,13 @@ pub(super) struct Parameter {
     pub kind: &'static str,
     /// What it is for, in words.
     pub description: Option<Str>,
+}
+
+impl Hash for Parameter {
+    /// Descriptions are long, and seldom of one length.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.name, self.description.as_ref().map(|text| text.len())).hash(state);
+    }
 }
 
 /// The body of a request.

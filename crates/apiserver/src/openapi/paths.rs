@@ -340,7 +340,7 @@ impl Site<'_> {
 
     fn parameters(&self, action: Action, path: &str) -> Vec<Parameter> {
         let new = |name: &'static str, place: &'static str, kind: &'static str| {
-            let description = words::of_parameter(place, name, &self.resource.kind);
+            let description = words::of_parameter(action, place, name, &self.resource.kind);
             Parameter { name: Str::Borrowed(name), place, kind, description }
         };
         let query = |&(name, kind): &Query| new(name, "query", kind);
@@ -468,8 +468,8 @@ fn sub_actions(sub: &Subresource) -> Vec<Action> {
 }
 
 /// The query parameters that are the fields of a type of options: scalars and lists of them.
-fn options(kind: &str) -> Vec<Parameter> {
-    let of = facts::type_of("", "v1", kind).map(facts::TypeId::def);
+fn options(options: &str) -> Vec<Parameter> {
+    let of = facts::type_of("", "v1", options).map(facts::TypeId::def);
     let fields = of.map(Type::fields).unwrap_or_default().iter();
     let fields = fields.filter(|field| !matches!(&*field.name, "apiVersion" | "kind"));
     let scalar = |schema: &Schema| match schema {
@@ -480,7 +480,8 @@ fn options(kind: &str) -> Vec<Parameter> {
     };
     let kind = |schema: &Schema| scalar(schema.list().map_or(schema, |list| &list.items));
     let parameter = |field: &facts::Field| {
-        Some(Parameter { name: field.name.clone(), place: "query", kind: kind(&field.schema)?, description: None })
+        let (kind, description) = (kind(&field.schema)?, words::of_option(options, &field.name));
+        Some(Parameter { name: field.name.clone(), place: "query", kind, description })
     };
     fields.filter_map(parameter).collect()
 }

@@ -181,7 +181,13 @@ fn the_protobuf_form_holds_the_same() {
 
     let paths = get(&get(document, 8)[0], 2);
     let patch = &get(&named(&paths, "/api/v1/namespaces/{namespace}/pods/{name}"), 8)[0];
-    let queries: Vec<_> = get(patch, 8).iter().flat_map(|item| get(&get(item, 1)[0], 2)).collect();
+    let own = get(patch, 8).into_iter().flat_map(|item| get(&item, 1));
+    let queries: Vec<_> = own.flat_map(|parameter| get(&parameter, 2)).collect();
+    let shared: Vec<_> = get(patch, 8).into_iter().flat_map(|item| get(&item, 2)).collect();
+    assert_eq!(get(&shared[0], 1), [b"#/parameters/body-78PwaGsr"]);
+    let parameters = get(&get(document, 10)[0], 1);
+    let force = named(&parameters, "force-tOGGb0Yi");
+    assert_eq!(get(&get(&get(&force, 2)[0], 3)[0], 4), [b"force"]);
     let names: Vec<_> = queries.iter().map(|query| get(&get(query, 3)[0], 4).remove(0)).collect();
     assert!(names.contains(&b"fieldValidation".to_vec()));
     let kind = named(&get(patch, 13), "x-kubernetes-group-version-kind");

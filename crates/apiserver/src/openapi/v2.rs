@@ -6,11 +6,16 @@ use serde_json::{Map, Value, json};
 use super::operation::{Operation, Parameter, PathItem};
 use super::paths::{self, Base};
 use super::schemas::{self, Dialect};
-use super::{EVERYWHERE, definitions, is_everywhere};
+use super::{EVERYWHERE, definitions, is_everywhere, shared};
 
-/// What is around the two sections.
-pub(super) fn frame(release: &str) -> Value {
+/// What is around the two long sections: among it the parameters that these groups share, which are all that custom resources have.
+pub(super) fn frame(groups: &[Group], release: &str) -> Value {
+    let items = items(groups);
+    let operations = items.iter().flat_map(|item| &item.operations);
+    let bodies = operations.clone().filter_map(body);
+    let lists = operations.map(|operation| &operation.parameters).chain(items.iter().map(|item| &item.parameters));
     json!({
+        "parameters": shared::section(bodies.chain(lists.flatten().map(own_parameter))),
         "swagger": "2.0",
         "info": { "title": "Kubernetes", "version": release },
         "securityDefinitions": {
@@ -22,6 +27,15 @@ pub(super) fn frame(release: &str) -> Value {
 
 /// The sections of these groups, without types that are kinds of every group version: these change with the custom resources.
 pub(super) fn built_in(groups: &[Group]) -> (Map<String, Value>, Map<String, Value>) {
+    let items = items(groups);
+    let paths = items.iter().map(|item| (item.path.clone(), path(item))).collect();
+    let mut definitions = definitions(&items, Dialect::V2, &[]);
+    definitions.retain(|name, _| !is_everywhere(name));
+    (definitions, paths)
+}
+
+/// All paths of these groups.
+fn items(groups: &[Group]) -> Vec<PathItem> {
     let mut items = vec![paths::api_root(), paths::apis_root(), paths::version(), paths::issuer(), paths::keys()];
     for group in groups {
         if !group.name.is_empty() {
@@ -33,10 +47,7 @@ pub(super) fn built_in(groups: &[Group]) -> (Map<String, Value>, Map<String, Val
             items.extend(version.resources.iter().flat_map(|resource| base.paths(resource)));
         }
     }
-    let paths = items.iter().map(|item| (item.path.clone(), path(item))).collect();
-    let mut definitions = definitions(&items, Dialect::V2, &[]);
-    definitions.retain(|name, _| !is_everywhere(name));
-    (definitions, paths)
+    items
 }
 
 /// The types that are kinds of every group version.
@@ -56,15 +67,8 @@ pub(super) fn path(item: &PathItem) -> Value {
 }
 
 fn operation(operation: &Operation) -> Value {
-    let mut parameters: Vec<Value> = Vec::new();
-    if let Some(body) = &operation.body {
-        let mut parameter = json!({ "name": "body", "in": "body", "schema": Dialect::V2.reference(&body.schema) });
-        if body.required {
-            parameter["required"] = json!(true);
-        }
-        parameters.push(parameter);
-    }
-    parameters.extend(operation.parameters.iter().map(parameter));
+    let body_parameter = body(operation).map(shared::referred);
+    let parameters: Vec<Value> = body_parameter.into_iter().chain(operation.parameters.iter().map(parameter)).collect();
     let consumes = operation.body.as_ref().map_or(operation.reads, |body| body.consumes);
     let produces = operation.responses.iter().find_map(|response| response.content.as_ref());
     let mut value = json!({
@@ -81,7 +85,21 @@ fn operation(operation: &Operation) -> Value {
     value
 }
 
+/// The body, as a parameter.
+fn body(operation: &Operation) -> Option<Value> {
+    let body = operation.body.as_ref()?;
+    let mut parameter = json!({ "name": "body", "in": "body", "schema": Dialect::V2.reference(&body.schema) });
+    if body.required {
+        parameter["required"] = json!(true);
+    }
+    Some(parameter)
+}
+
 fn parameter(parameter: &Parameter) -> Value {
+    shared::known(parameter, own_parameter)
+}
+
+fn own_parameter(parameter: &Parameter) -> Value {
     let mut value =
         json!({ "name": parameter.name, "in": parameter.place, "type": parameter.kind, "uniqueItems": true });
     parameter.finish(&mut value);

@@ -121,7 +121,7 @@ fn operation(operation: &Operation) -> Value {
     value
 }
 
-fn parameter(parameter: &Parameter) -> Value {
+pub(super) fn parameter(parameter: &Parameter) -> Value {
     let mut value = json!({
         "name": parameter.name,
         "in": parameter.place,

@@ -1,9 +1,9 @@
 //! What operations and parameters say that they are for.
 //!
-//! Of the parameters only those have words whose words are short, or are those of a field of a type: the long ones of the options of lists
-//! and writes are in no type that is published, and every path of every resource would repeat them.
+//! The words of a parameter are those of a field of some options. Those of deletions are a type with prose; those of all others are no type that is
+//! published, and their words, our own, are in `parameters.txt`: the options, and below them a line for each field.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
 use facts::Str;
@@ -17,6 +17,24 @@ static DELETE_OPTIONS: LazyLock<BTreeMap<&str, Str>> = LazyLock::new(|| {
     let fields = options.into_iter().flat_map(prose::Prose::fields);
     fields.filter(|(field, _)| !matches!(*field, "apiVersion" | "kind")).collect()
 });
+
+/// The words of all other options, by the options and the field.
+static OPTIONS: LazyLock<HashMap<&str, HashMap<&str, &str>>> = LazyLock::new(|| {
+    let mut options = "";
+    let mut words: HashMap<&str, HashMap<&str, &str>> = HashMap::new();
+    for line in include_str!("parameters.txt").lines() {
+        match line.strip_prefix(' ').and_then(|line| line.split_once(' ')) {
+            Some((field, text)) => drop(words.entry(options).or_default().insert(field, text)),
+            None => options = line,
+        }
+    }
+    words
+});
+
+/// What a field of some options is for.
+pub(super) fn of_option(options: &str, field: &str) -> Option<Str> {
+    OPTIONS.get(options)?.get(field).map(|text| Str::Borrowed(text))
+}
 
 /// What an operation does to objects of a kind, or to a part of them.
 pub(super) fn of_operation(action: Action, kind: &str, sub: Option<&str>, is_watched: bool) -> String {
@@ -57,8 +75,9 @@ fn article(noun: &str) -> &'static str {
     }
 }
 
-/// What a parameter of a path or of a query is for, at objects of a kind.
-pub(super) fn of_parameter(place: &str, name: &str, kind: &str) -> Option<Str> {
+/// What a parameter of a path or of a query is for, at what is done to objects of a kind.
+pub(super) fn of_parameter(action: Action, place: &str, name: &str, kind: &str) -> Option<Str> {
+    let options = if action == Action::Patch { "PatchOptions" } else { "CreateOptions" };
     match (place, name) {
         ("path", "name") => Some(format!("name of the {kind}").into()),
         ("path", "namespace") => Some("object name and auth scope, such as for teams and projects".into()),
@@ -68,7 +87,10 @@ pub(super) fn of_parameter(place: &str, name: &str, kind: &str) -> Option<Str> {
              command-line HTTP tool (curl and wget)."
                 .into(),
         ),
-        ("query", _) => DELETE_OPTIONS.get(name).cloned(),
+        ("query", "fieldManager") => of_option(options, name),
+        ("query", "fieldValidation") => of_option("CreateOptions", name),
+        ("query", "force") => of_option("PatchOptions", name),
+        ("query", _) => of_option("ListOptions", name).or_else(|| DELETE_OPTIONS.get(name).cloned()),
         _ => None,
     }
 }
@@ -95,13 +117,18 @@ mod tests {
 
     #[test]
     fn parameters_have_the_words_of_the_fields_that_they_are() {
-        assert_eq!(of_parameter("path", "name", "Ship").as_deref(), Some("name of the Ship"));
-        let dry = of_parameter("query", "dryRun", "Ship");
-        assert!(
-            dry.is_some_and(|text| text.starts_with("When present, indicates that modifications")),
-            "from the type"
-        );
-        assert_eq!(of_parameter("query", "kind", "Ship"), None);
-        assert_eq!(of_parameter("query", "watch", "Ship"), None);
+        let say = |place, name| of_parameter(Action::Post, place, name, "Ship");
+        assert_eq!(say("path", "name").as_deref(), Some("name of the Ship"));
+        let begins = |name, words: &str| {
+            let said = say("query", name);
+            assert!(said.as_deref().is_some_and(|text| text.starts_with(words)), "{name}: {said:?}");
+        };
+        begins("dryRun", "When present, indicates that modifications");
+        begins("watch", "Watch for changes to the described resources");
+        begins("fieldValidation", "What becomes of fields that are unknown");
+        assert_eq!(say("query", "kind"), None);
+        let manager = |action| of_parameter(action, "query", "fieldManager", "Ship");
+        assert_ne!(manager(Action::Post), manager(Action::Patch), "an apply must name one");
+        assert_eq!(OPTIONS.values().map(HashMap::len).sum::<usize>(), 39, "every line is read");
     }
 }
