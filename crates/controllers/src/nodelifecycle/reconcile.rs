@@ -36,8 +36,7 @@ pub(crate) async fn start(context: Context) {
         _figures: metrics::collected(zones::Collector(inputs.read())),
     };
     controller.pods.add_index(pods::NODE_INDEX, pods::node_of);
-    let (last_seen, clock, recorder) =
-        (controller.last_seen.clone(), context.tools.clock.clone(), context.tools.recorder.clone());
+    let (last_seen, Tools { clock, recorder, .. }) = (controller.last_seen.clone(), context.tools.clone());
     inputs.feed(&controller.nodes, move |change| {
         let node = change.object();
         let name = node.metadata.name();
