@@ -389,8 +389,10 @@ pub fn failure(host: &str, error: client::Error) -> Failure {
 fn certificate(text: &str) -> String {
     let why = if text.contains("UnknownIssuer") {
         "certificate signed by unknown authority"
-    } else if text.contains("Expired") {
-        "certificate has expired or is not yet valid"
+    } else if let Some(when) = validity(text) {
+        return format!(
+            "tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time {when}"
+        );
     } else if let Some(names) = names(text) {
         return format!("tls: failed to verify certificate: x509: {names}");
     } else if text.contains("NotValidForName") {
@@ -399,6 +401,18 @@ fn certificate(text: &str) -> String {
         return text.to_owned();
     };
     format!("tls: failed to verify certificate: x509: {why}")
+}
+
+/// When a certificate was looked at, and when it ended or begins, in Go's words.
+fn validity(text: &str) -> Option<String> {
+    let (checked, rest) =
+        text.split_once("verification time ")?.1.split_once(" (UNIX), but certificate is not valid ")?;
+    let (word, rest) = rest.split_once(' ')?;
+    let bound = rest.split(' ').next()?;
+    let time = |seconds: &str| jiff::Timestamp::from_second(seconds.parse().ok()?).ok();
+    // Not valid after a time means that the time is over, and the other way round.
+    let relation = if word == "after" { "after" } else { "before" };
+    Some(format!("{} is {relation} {}", time(checked)?, time(bound)?))
 }
 
 /// For whom a certificate is, in Go's words: names where a name was asked for, addresses where an address was.
@@ -436,6 +450,17 @@ mod tests {
             certificate(text),
             "tls: failed to verify certificate: x509: certificate is valid for a, b.c, not wrong.example"
         );
+    }
+
+    #[test]
+    fn certificates_of_another_time_are_told_in_gos_words() {
+        let seen = "invalid peer certificate: certificate expired: verification time 1795016089 (UNIX), but certificate is not valid after 1609459200 (185556889 seconds ago)";
+        assert_eq!(
+            certificate(seen),
+            "tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time 2026-11-18T15:34:49Z is after 2021-01-01T00:00:00Z"
+        );
+        let early = "invalid peer certificate: certificate not valid yet: verification time 1795016089 (UNIX), but certificate is not valid before 1893456000 (98439911 seconds in future)";
+        assert!(certificate(early).ends_with("current time 2026-11-18T15:34:49Z is before 2030-01-01T00:00:00Z"));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -12,9 +11,6 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
 use super::Error;
-
-/// A plugin that hangs would hang every call.
-const PLUGIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How to run a plugin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -146,12 +142,8 @@ impl Runner {
             .stderr(Stdio::inherit())
             .kill_on_drop(true);
         let name = self.plugin.command.display();
-        // Whoever is asked something may take their time.
-        let limit = if interactive { Duration::MAX } else { PLUGIN_TIMEOUT };
-        let output = tokio::time::timeout(limit, heard(&mut command)).await;
-        let output =
-            output.map_err(|_| failed(format_args!("exec: executable {name} gave no answer within a minute")))?;
-        let (status, said) = output.map_err(|error| self.not_run(&error))?;
+        // It may ask somebody, in a browser if not here, and that takes as long as it takes: the limit is the request's.
+        let (status, said) = heard(&mut command).await.map_err(|error| self.not_run(&error))?;
         if said.len() as u64 > MOST_SAID {
             return Err(failed(format_args!("exec: executable {name} printed more than {MOST_SAID} bytes")));
         }

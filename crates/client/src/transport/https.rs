@@ -136,7 +136,7 @@ impl Https {
         let mut tries = 0;
         let (pool, ticket) = backend.lanes.take();
         loop {
-            if let Some(token) = self.credentials.bearer().await.map_err(|error| sent(error.into()))? {
+            if let Some(token) = self.bearer().await.map_err(sent)? {
                 headers.insert(AUTHORIZATION, token);
             }
             let mut attempt = http::Request::new(Full::new(body.clone()));
@@ -175,7 +175,7 @@ impl Https {
         let authority = self.server();
         let uri = self.uri(&authority, &head.uri)?;
         head.headers.extend(self.impersonation.clone());
-        if let Some(token) = self.credentials.bearer().await? {
+        if let Some(token) = self.bearer().await? {
             head.headers.insert(AUTHORIZATION, token);
         }
         let host = HeaderValue::from_str(authority.as_str()).map_err(|_| config::Error::Token)?;
@@ -183,6 +183,12 @@ impl Https {
         head.uri = Uri::from(uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")));
         let exchange = upgrade::exchange(self.connector.only_http1(), uri, head);
         tokio::time::timeout(self.timeout, exchange).await.map_err(|_| Error::Timeout(self.timeout))?
+    }
+
+    /// The token to send. Whoever gives it has no more time than the request.
+    async fn bearer(&self) -> Result<Option<HeaderValue>, Error> {
+        let token = tokio::time::timeout(self.timeout, self.credentials.bearer()).await;
+        Ok(token.map_err(|_| Error::Timeout(self.timeout))??)
     }
 
     /// The whole address of a path of the API.

@@ -109,3 +109,44 @@ async fn manifests_that_explode_or_are_huge_end_soon() {
     let said = shell.run_with("label --local -f - -o name a=b", &huge).await;
     assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (0, "configmap/b\n", ""));
 }
+
+/// Whether a process runs: one that ended and was not waited for does not.
+fn runs(process: &str) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    state.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+}
+
+#[tokio::test]
+async fn a_plugin_that_hangs_has_no_more_time_than_the_request() {
+    let home = tempfile::tempdir().expect("a directory");
+    let number = home.path().join("process");
+    let plugin = format!("echo $$ > {}; exec sleep 600", number.display());
+    let shell = shell(home.path(), &server("").await, &plugin);
+    let said = shell.run("get pods --user p --request-timeout=500ms").await;
+    assert_eq!((said.code, said.out.as_str()), (1, ""));
+    assert!(said.err.contains("Client.Timeout exceeded"), "{}", said.err);
+    let process = std::fs::read_to_string(&number).expect("the plug-in ran").trim().to_owned();
+    let gone = async {
+        while runs(&process) {
+            tokio::task::yield_now().await;
+        }
+    };
+    testkit::eventually("the plug-in is gone", gone).await;
+}
+
+#[tokio::test]
+async fn what_a_plugin_gave_and_the_server_refuses_is_told() {
+    let home = tempfile::tempdir().expect("a directory");
+    let refused = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    let address = server(refused).await;
+    let old = r#"{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "t", "expirationTimestamp": "2020-01-01T00:00:00Z"}}"#;
+    let file = home.path().join("credential");
+    std::fs::write(&file, old).expect("a file");
+    let shell = shell(home.path(), &address, &format!("cat {}", file.display()));
+    let said = shell.run("get pods --user p").await;
+    assert_eq!((said.code, said.out.as_str()), (1, ""));
+    assert!(said.err.contains("You must be logged in to the server"), "{}", said.err);
+    std::fs::write(&file, old.replace("2020-01-01T00:00:00Z", "yesterday")).expect("a file");
+    let said = shell.run("get pods --user p").await;
+    assert!(said.code == 1 && said.err.contains("getting credentials"), "{}", said.err);
+}
