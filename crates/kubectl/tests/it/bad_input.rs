@@ -150,3 +150,58 @@ async fn what_a_plugin_gave_and_the_server_refuses_is_told() {
     let said = shell.run("get pods --user p").await;
     assert!(said.code == 1 && said.err.contains("getting credentials"), "{}", said.err);
 }
+
+/// A server that knows these paths and nothing else; its address. What it answers is what a server of another version would.
+async fn of_version(minor: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 4096];
+            let read = stream.read(&mut request).await.unwrap_or_default();
+            let line = String::from_utf8_lossy(&request[..read]).into_owned();
+            let path = line.split([' ', '?']).nth(1).unwrap_or_default().to_owned();
+            let version = format!("{{\"major\":\"1\",\"minor\":\"{minor}\",\"gitVersion\":\"v1.{minor}.0\"}}");
+            let body = match path.as_str() {
+                "/version" => version.as_str(),
+                "/api" => r#"{"kind":"APIVersions","versions":["v1"]}"#,
+                "/apis" => r#"{"kind":"APIGroupList","groups":[],"later":{"unknown":true}}"#,
+                "/api/v1" => {
+                    r#"{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","singularName":"","namespaced":true,"kind":"Pod","verbs":["get","list"],"later":1}]}"#
+                }
+                // It knows nothing of tables.
+                "/api/v1/namespaces/default/pods" => {
+                    r#"{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"old","creationTimestamp":"2020-01-01T00:00:00Z"}}]}"#
+                }
+                _ => "",
+            };
+            let status = if body.is_empty() { "404 Not Found" } else { "200 OK" };
+            let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}", body.len());
+            let _ = stream.write_all(format!("{head}\r\nconnection: close\r\n\r\n{body}").as_bytes()).await;
+        }
+    });
+    format!("http://{address}")
+}
+
+#[tokio::test]
+async fn servers_of_other_versions_are_spoken_to() {
+    for (minor, warned) in [("20", true), ("36", false), ("99", true)] {
+        let home = tempfile::tempdir().expect("a directory");
+        let shell = shell(home.path(), &of_version(minor).await, "exit 0");
+        let said = shell.run("version").await;
+        assert!(said.code == 0 && said.out.ends_with(&format!("Server Version: v1.{minor}.0\n")), "{said:?}");
+        let warning = format!(
+            "WARNING: version difference between client (1.37) and server (1.{minor}) exceeds the supported minor version skew of +/-1\n"
+        );
+        assert_eq!(said.err, if warned { warning } else { String::new() });
+        let pods = shell.run("get pods").await;
+        assert!(pods.code == 0 && pods.out.starts_with("NAME   AGE\nold    "), "{pods:?}");
+        let missing = shell.run("get widgets").await;
+        assert_eq!(
+            (missing.code, missing.err.as_str()),
+            (1, "error: the server doesn't have a resource type \"widgets\"\n")
+        );
+        let refused = shell.run("get pods old").await;
+        assert_eq!(refused.err, "Error from server (NotFound): the server could not find the requested resource\n");
+    }
+}
