@@ -16,6 +16,7 @@ pub mod patch;
 pub mod preferences;
 pub mod print;
 pub mod program;
+mod refusals;
 pub mod remote;
 pub mod report;
 pub mod resource;

@@ -108,7 +108,7 @@ fn skew(versions: &Value) -> Option<String> {
     };
     ((client - server).abs() > 1).then(|| {
         format!(
-            "WARNING: version difference between client ({}) and server ({}) exceeds the supported minor version skew of +/-1",
+            "Warning: version difference between client ({}) and server ({}) exceeds the supported minor version skew of +/-1",
             of("clientVersion"),
             of("serverVersion")
         )
