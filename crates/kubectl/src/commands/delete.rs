@@ -157,7 +157,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     }
     if options.wait && options.dry_run == DryRun::No {
         let limit = invocation.flags.duration("timeout");
-        super::wait::until_gone(invocation, &gone, limit).await?;
+        super::wait::until_gone(&invocation.session, &gone, limit).await?;
     }
     Ok(())
 }

@@ -135,5 +135,5 @@ async fn delete(invocation: &mut Invocation, writing: &Writing, infos: &[Info]) 
             Err(error) => return Err(error.about("deleting", &info.source)),
         }
     }
-    super::wait::until_gone(invocation, &gone, invocation.flags.duration("timeout")).await
+    super::wait::until_gone(&invocation.session, &gone, invocation.flags.duration("timeout")).await
 }

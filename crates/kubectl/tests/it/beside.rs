@@ -125,6 +125,39 @@ async fn a_drain_does_not_wait_for_what_has_been_ending_for_long() {
     cluster.stop().await;
 }
 
+/// Two pods of which a budget protects the first.
+const PROTECTED: &str = "
+{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: b}, spec: {maxUnavailable: 0, selector: {matchLabels: {a: b}}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: a, labels: {a: b}}, spec: {nodeName: n1, containers: [{name: c, image: i}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: z}, spec: {nodeName: n1, terminationGracePeriodSeconds: 0, containers: [{name: c, image: i}]}}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_a_budget_protects_does_not_keep_the_others() {
+    let cluster = Cluster::start().await;
+    let home = tempfile::tempdir().expect("a directory");
+    let shell = Shell::of(&cluster, home.path());
+    shell.run_with("create -f -", "{apiVersion: v1, kind: Node, metadata: {name: n1}}").await;
+    assert_eq!(shell.run_with("create -f -", PROTECTED).await.code, 0);
+    let status = r#"patch pod a --subresource=status -p {"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}"#;
+    shell.ok(status).await;
+    // Nobody here counts what a budget allows.
+    let counted = r#"patch pdb b --subresource=status --type=merge -p {"status":{"observedGeneration":1,"disruptionsAllowed":0,"currentHealthy":1,"desiredHealthy":1,"expectedPods":1}}"#;
+    shell.ok(counted).await;
+    let drained = shell.run("drain n1 --force --timeout=2s").await;
+    assert_eq!(drained.code, 1, "{}", drained.err);
+    assert_eq!(
+        drained.out, "node/n1 cordoned\nevicting pod default/a\nevicting pod default/z\npod/z evicted\n",
+        "{}",
+        drained.err
+    );
+    let why = "error when evicting pods/\"a\" -n \"default\": global timeout reached: 2s";
+    assert!(drained.err.contains(why), "{}", drained.err);
+    cluster.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_may_delete_and_get_need_not_list() {
     let cluster = Cluster::start().await;

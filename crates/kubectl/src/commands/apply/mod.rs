@@ -302,7 +302,7 @@ async fn recreate(
     options["gracePeriodSeconds"] = grace.max(0).into();
     let answer = writing.delete(&api, info, &options).await?;
     let uid = machinery::value::text(&answer, "metadata.uid").to_owned();
-    super::wait::until_gone(invocation, &[(info.clone(), uid)], invocation.flags.duration("timeout")).await?;
+    super::wait::until_gone(&invocation.session, &[(info.clone(), uid)], invocation.flags.duration("timeout")).await?;
     info.object = modified.clone();
     let made = match writing.create(&api, info).await {
         Ok(made) => made,

@@ -1,5 +1,6 @@
 //! `kubectl drain`: no new pods, and the end of those that are there.
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use machinery::selector::LabelSelector;
@@ -13,10 +14,12 @@ use crate::api::JSON;
 use crate::command::{Command, Invocation};
 use crate::discovery::segment;
 use crate::error::{Failure, Outcome};
-use crate::flags::{Flag, sets};
+use crate::flags::{Flag, Given, sets};
 use crate::print;
 use crate::resource::helper::DryRun;
 use crate::resource::{self, Builder, Info, Target};
+use crate::session::Session;
+use crate::streams::Streams;
 
 pub static COMMAND: Command = Command {
     name: "drain",
@@ -128,30 +131,17 @@ async fn drain(invocation: &mut Invocation, node: &Info) -> Outcome {
         invocation.streams.error(&format!("Warning: {}", all.join("; ")));
     }
     let limit = invocation.flags.duration("timeout");
-    let deadline = Instant::now() + if limit.is_zero() { Duration::from_secs(7 * 24 * 3600) } else { limit };
-    for pod in &going {
-        evict(invocation, pod, deadline).await?;
-    }
-    if DryRun::from_flags(&invocation.flags)? != DryRun::No {
-        return Ok(());
-    }
-    let done = if invocation.flags.is("disable-eviction") { "deleted" } else { "evicted" };
-    let mut gone = Vec::new();
-    for pod in going {
-        let name = text(&pod, "metadata.name");
-        gone.push(match until_gone(invocation, &pod, deadline, allowed.skip_after).await? {
-            true => format!("pod/{name} {done}"),
-            false => format!(
-                "pod {} has DeletionTimestamp older than {} seconds, skipping",
-                go_quote(name),
-                allowed.skip_after
-            ),
-        });
-    }
-    for line in gone {
-        invocation.say(&line)?;
-    }
-    Ok(())
+    let eviction = Eviction {
+        session: &invocation.session,
+        flags: &invocation.flags,
+        streams: RefCell::new(&mut invocation.streams),
+        dry: DryRun::from_flags(&invocation.flags)?,
+        deadline: Instant::now() + if limit.is_zero() { Duration::from_secs(7 * 24 * 3600) } else { limit },
+        skip_after: allowed.skip_after,
+    };
+    // All at once: one that a budget protects must not keep the others.
+    let outcomes = futures::future::join_all(going.iter().map(|pod| eviction.of(pod))).await;
+    Failure::each(outcomes.into_iter().filter_map(Result::err).collect())
 }
 
 async fn pods(invocation: &Invocation, node: &Info) -> Outcome<Vec<Value>> {
@@ -178,82 +168,113 @@ async fn daemon_set(invocation: &Invocation, pod: &Value) -> Outcome<Option<bool
     }
 }
 
-/// Asks for the end of a pod, again and again while a budget forbids it.
-async fn evict(invocation: &mut Invocation, pod: &Value, deadline: Instant) -> Outcome {
-    let (namespace, name) = (text(pod, "metadata.namespace").to_owned(), text(pod, "metadata.name").to_owned());
-    let dry = DryRun::from_flags(&invocation.flags)?;
-    let mut options = json!({});
-    let grace = invocation.flags.int("grace-period");
-    if grace >= 0 {
-        options["gracePeriodSeconds"] = grace.into();
-    }
-    if dry == DryRun::Server {
-        options["dryRun"] = json!(["All"]);
-    }
-    // Who only looks is told of evictions, whatever would be sent.
-    let deletes = invocation.flags.is("disable-eviction") && dry != DryRun::Client;
-    let verb = if deletes { "deleting" } else { "evicting" };
-    loop {
-        invocation.say(&format!("{verb} pod {namespace}/{name}{}", dry.suffix()))?;
-        if dry == DryRun::Client {
-            return Ok(());
-        }
-        let api = invocation.session.api()?;
-        let path = format!("/api/v1/namespaces/{namespace}/pods/{}", segment(&name));
-        let answer = if invocation.flags.is("disable-eviction") {
-            api.send(http::Method::DELETE, &path, JSON, &options).await
-        } else {
-            let eviction = json!({
-                "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace},
-                "deleteOptions": options,
-            });
-            api.send(http::Method::POST, &format!("{path}/eviction"), JSON, &eviction).await
-        };
-        let error = match answer {
-            Ok(_) => return Ok(()),
-            Err(error) if error.is_not_found() => return Ok(()),
-            Err(error) => error,
-        };
-        let what = format!("error when evicting pods/{} -n {}", go_quote(&name), go_quote(&namespace));
-        if !matches!(&error, Failure::Api(api) if api.code == 429) {
-            return Err(Failure::Message(format!("{what}: {}", error.bare())));
-        }
-        if Instant::now() + RETRY > deadline {
-            let limit = machinery::duration::format(invocation.flags.duration("timeout"));
-            return Err(Failure::Message(format!("{what}: global timeout reached: {limit}")));
-        }
-        invocation.streams.error(&format!("{what} (will retry after 5s): {}", error.bare()));
-        tokio::time::sleep(RETRY).await;
-    }
+/// How the pods of a node are made to go.
+struct Eviction<'a> {
+    session: &'a Session,
+    flags: &'a Given,
+    streams: RefCell<&'a mut Streams>,
+    dry: DryRun,
+    deadline: Instant,
+    skip_after: i64,
 }
 
-/// Waits until a pod is gone; whether it is, and has not been given up.
-async fn until_gone(invocation: &Invocation, pod: &Value, deadline: Instant, skip_after: i64) -> Outcome<bool> {
-    let (namespace, name) = (text(pod, "metadata.namespace"), text(pod, "metadata.name"));
-    let mapping = invocation.session.mapping("pods").await?;
-    let info = crate::resource::info(&mapping, pod.clone(), "");
-    let uid = text(pod, "metadata.uid").to_owned();
-    let failed = |error: Failure| {
-        let (name, namespace) = (go_quote(name), go_quote(namespace));
-        Failure::Message(format!(
-            "error when waiting for pod {name} in namespace {namespace} to terminate: {}",
-            error.bare()
-        ))
-    };
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        let turn = if skip_after > 0 { left.min(LOOK) } else { left };
-        let error = match crate::commands::wait::until_gone(invocation, &[(info.clone(), uid.clone())], turn).await {
-            Ok(()) => return Ok(true),
-            Err(error) if turn == left => return Err(failed(error)),
-            Err(error) => error,
+impl Eviction<'_> {
+    fn say(&self, line: &str) -> Outcome {
+        Ok(self.streams.borrow_mut().line(line)?)
+    }
+
+    /// Makes one pod go, and waits until it is gone.
+    async fn of(&self, pod: &Value) -> Outcome {
+        self.ask(pod).await?;
+        if self.dry != DryRun::No {
+            return Ok(());
+        }
+        let (name, deletes) = (text(pod, "metadata.name"), self.flags.is("disable-eviction"));
+        match self.is_gone(pod).await? {
+            true => self.say(&format!("pod/{name} {}", if deletes { "deleted" } else { "evicted" })),
+            false => {
+                let (name, seconds) = (go_quote(name), self.skip_after);
+                self.say(&format!("pod {name} has DeletionTimestamp older than {seconds} seconds, skipping"))
+            }
+        }
+    }
+
+    /// Asks for the end of a pod, again and again while a budget forbids it.
+    async fn ask(&self, pod: &Value) -> Outcome {
+        let (namespace, name) = (text(pod, "metadata.namespace"), text(pod, "metadata.name"));
+        let mut options = json!({});
+        let grace = self.flags.int("grace-period");
+        if grace >= 0 {
+            options["gracePeriodSeconds"] = grace.into();
+        }
+        if self.dry == DryRun::Server {
+            options["dryRun"] = json!(["All"]);
+        }
+        // Who only looks is told of evictions, whatever would be sent.
+        let deletes = self.flags.is("disable-eviction");
+        let verb = if deletes && self.dry != DryRun::Client { "deleting" } else { "evicting" };
+        loop {
+            self.say(&format!("{verb} pod {namespace}/{name}{}", self.dry.suffix()))?;
+            if self.dry == DryRun::Client {
+                return Ok(());
+            }
+            let api = self.session.api()?;
+            let path = format!("/api/v1/namespaces/{namespace}/pods/{}", segment(name));
+            let answer = if deletes {
+                api.send(http::Method::DELETE, &path, JSON, &options).await
+            } else {
+                let eviction = json!({
+                    "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace},
+                    "deleteOptions": options,
+                });
+                api.send(http::Method::POST, &format!("{path}/eviction"), JSON, &eviction).await
+            };
+            let error = match answer {
+                Ok(_) => return Ok(()),
+                Err(error) if error.is_not_found() => return Ok(()),
+                Err(error) => error,
+            };
+            let what = format!("error when evicting pods/{} -n {}", go_quote(name), go_quote(namespace));
+            if !matches!(&error, Failure::Api(api) if api.code == 429) {
+                return Err(Failure::Message(format!("{what}: {}", error.bare())));
+            }
+            if Instant::now() + RETRY > self.deadline {
+                let limit = machinery::duration::format(self.flags.duration("timeout"));
+                return Err(Failure::Message(format!("{what}: global timeout reached: {limit}")));
+            }
+            self.streams.borrow_mut().error(&format!("{what} (will retry after 5s): {}", error.bare()));
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    /// Waits until a pod is gone; whether it is, and has not been given up.
+    async fn is_gone(&self, pod: &Value) -> Outcome<bool> {
+        let (namespace, name) = (text(pod, "metadata.namespace"), text(pod, "metadata.name"));
+        let mapping = self.session.mapping("pods").await?;
+        let info = crate::resource::info(&mapping, pod.clone(), "");
+        let gone = [(info.clone(), text(pod, "metadata.uid").to_owned())];
+        let failed = |error: Failure| {
+            let (name, namespace) = (go_quote(name), go_quote(namespace));
+            Failure::Message(format!(
+                "error when waiting for pod {name} in namespace {namespace} to terminate: {}",
+                error.bare()
+            ))
         };
-        // It is there still, or nobody can tell.
-        match invocation.session.api()?.get(&info.path()).await {
-            Ok(current) if is_given_up(&current, skip_after, jiff::Timestamp::now()) => return Ok(false),
-            Ok(_) => {}
-            Err(missing) if missing.is_not_found() => return Ok(true),
-            Err(_) => return Err(failed(error)),
+        loop {
+            let left = self.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            let turn = if self.skip_after > 0 { left.min(LOOK) } else { left };
+            let error = match crate::commands::wait::until_gone(self.session, &gone, turn).await {
+                Ok(()) => return Ok(true),
+                Err(error) if turn == left => return Err(failed(error)),
+                Err(error) => error,
+            };
+            // It is there still, or nobody can tell.
+            match self.session.api()?.get(&info.path()).await {
+                Ok(current) if is_given_up(&current, self.skip_after, jiff::Timestamp::now()) => return Ok(false),
+                Ok(_) => {}
+                Err(missing) if missing.is_not_found() => return Ok(true),
+                Err(_) => return Err(failed(error)),
+            }
         }
     }
 }

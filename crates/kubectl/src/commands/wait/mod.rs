@@ -15,6 +15,7 @@ use crate::report::Report;
 use crate::resource::arguments::ONLY_FILES;
 use crate::resource::helper::DryRun;
 use crate::resource::{Builder, Info};
+use crate::session::Session;
 use condition::Condition;
 
 pub static COMMAND: Command = Command {
@@ -71,7 +72,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     let mut errors = Vec::new();
     for info in found {
         for condition in &conditions {
-            match until(invocation, &info, condition, deadline, limit).await {
+            match until(&invocation.session, &info, condition, deadline, limit).await {
                 Ok(object) => report.say(invocation, &object, "condition met")?,
                 Err(error) => {
                     // One that does not come to pass ends the wait for this object.
@@ -112,19 +113,19 @@ async fn find(
 
 /// Waits until a condition holds of an object; the object as it is then.
 async fn until(
-    invocation: &Invocation,
+    session: &Session,
     info: &Info,
     condition: &Condition,
     deadline: Instant,
     limit: Duration,
 ) -> Outcome<Value> {
-    let api = invocation.session.api()?;
+    let api = session.api()?;
     let late =
         || Failure::Message(format!("timed out waiting for the condition on {}/{}", info.mapping.resource, info.name));
     let field = format!("metadata.name={}", info.name);
     let collection = info.mapping.path(&info.namespace, "", "");
     if *condition == Condition::Deleted
-        && let Some(gone) = already_gone(invocation, info).await?
+        && let Some(gone) = already_gone(session, info).await?
     {
         return Ok(gone);
     }
@@ -168,8 +169,8 @@ async fn until(
 }
 
 /// Most of what was deleted is gone at once; to see that, one need not be allowed to list.
-async fn already_gone(invocation: &Invocation, info: &Info) -> Outcome<Option<Value>> {
-    let current = match invocation.session.api()?.get(&info.path()).await {
+async fn already_gone(session: &Session, info: &Info) -> Outcome<Option<Value>> {
+    let current = match session.api()?.get(&info.path()).await {
         Ok(current) => Some(current),
         Err(error) if error.is_not_found() => None,
         Err(error) => return Err(error),
@@ -187,7 +188,7 @@ fn typed(mut object: Value, info: &Info) -> Value {
 }
 
 /// Waits until objects that were deleted are gone. One of the same name that came later does not count.
-pub async fn until_gone(invocation: &Invocation, gone: &[(Info, String)], limit: Duration) -> Outcome {
+pub async fn until_gone(session: &Session, gone: &[(Info, String)], limit: Duration) -> Outcome {
     let limit = if limit.is_zero() { WEEK } else { limit };
     let deadline = Instant::now() + limit;
     for (info, uid) in gone {
@@ -196,7 +197,7 @@ pub async fn until_gone(invocation: &Invocation, gone: &[(Info, String)], limit:
             info.object = serde_json::json!({"apiVersion": info.mapping.api_version(), "kind": info.mapping.kind});
         }
         machinery::value::set(&mut info.object, "metadata.uid", uid.as_str());
-        match until(invocation, &info, &Condition::Deleted, deadline, limit).await {
+        match until(session, &info, &Condition::Deleted, deadline, limit).await {
             Ok(_) => {}
             // Whoever may not look cannot wait.
             Err(Failure::Api(error)) if matches!(error.code, 403 | 405) => {}
