@@ -38,6 +38,6 @@ impl Report {
             }
             Some(printer) => printer.print(object)?,
         };
-        invocation.print(&text)
+        if self.shows_objects() { invocation.print(&text) } else { invocation.say(text.trim_end_matches('\n')) }
     }
 }

@@ -9,7 +9,6 @@ mod trace;
 
 pub use prune::{prunable, warn as warn_of_pruning};
 
-use futures::StreamExt as _;
 use machinery::status::{Reason, go_quote};
 use serde_json::{Value, json};
 
@@ -137,23 +136,35 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         set.begin(invocation, &writing, &infos).await?;
     }
     // The log of a verbose command tells requests in the order of the objects.
-    let early = !invocation.flags.is("server-side") && infos.len() > 1 && invocation.flags.int("v") == 0;
-    let mut ahead = if early { Some(ahead::read(invocation.session.api()?, &infos)) } else { None };
-    for mut info in infos {
-        let live = match &mut ahead {
-            Some(ahead) => ahead.next().await.flatten(),
-            None => None,
-        };
-        match one(invocation, &writing, &mut info, live).await {
-            Ok(done) => {
-                if report.shows_objects() {
-                    shown.push(info.object.clone());
-                } else {
-                    report.say(invocation, &info.object, done)?;
+    let together = infos.len() > 1 && invocation.flags.int("v") == 0;
+    let early = together && !invocation.flags.is("server-side");
+    let mut ahead = early.then(|| invocation.session.api().map(|api| ahead::read(api, &infos))).transpose()?;
+    let most = if together && !invocation.flags.is("force") { ahead::MOST } else { 1 };
+    let mut batches = ahead::batches(infos, most).into_iter().peekable();
+    let mut live = ahead::take(&mut ahead, batches.peek().map_or(0, Vec::len)).await;
+    while let Some(batch) = batches.next() {
+        let (shared, writing) = (&*invocation, &writing);
+        let writes = batch.into_iter().zip(live).map(|(mut info, live)| async move {
+            let mut said = Vec::new();
+            let done = one(shared, writing, &mut info, live, &mut said).await;
+            (info, done, said)
+        });
+        let further = ahead::take(&mut ahead, batches.peek().map_or(0, Vec::len));
+        let (outcomes, next) = futures::join!(futures::future::join_all(writes), further);
+        live = next;
+        for (info, done, said) in outcomes {
+            said.iter().for_each(|text| invocation.streams.error(text));
+            match done {
+                Ok(done) => {
+                    if report.shows_objects() {
+                        shown.push(info.object.clone());
+                    } else {
+                        report.say(invocation, &info.object, done)?;
+                    }
+                    applied.push(info);
                 }
-                applied.push(info);
+                Err(error) => errors.push(error),
             }
-            Err(error) => errors.push(error),
         }
     }
     if applied.is_empty() && errors.is_empty() {
@@ -179,12 +190,13 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     Ok(())
 }
 
-/// Applies one object; what became of it.
+/// Applies one object; what became of it. `said` is what the user should hear besides.
 async fn one(
-    invocation: &mut Invocation,
+    invocation: &Invocation,
     writing: &Writing,
     info: &mut Info,
     live: Option<Outcome<Value>>,
+    said: &mut Vec<String>,
 ) -> Outcome<&'static str> {
     if info.name.is_empty() {
         let generated = machinery::value::text(&info.object, "metadata.generateName");
@@ -194,7 +206,7 @@ async fn one(
     }
     record::note(invocation, &mut info.object);
     if invocation.flags.is("server-side") {
-        return server_side(invocation, writing, info).await;
+        return server_side(invocation, writing, info, said).await;
     }
     let api = invocation.session.api()?;
     remember(&mut info.object);
@@ -221,7 +233,7 @@ async fn one(
     let original = machinery::value::at(&current, "metadata.annotations").and_then(|all| all.get(LAST_APPLIED));
     if original.is_none() {
         let named = format!("{}/{}", info.mapping.resource, info.name);
-        invocation.streams.error(&format!("Warning: resource {named} is missing the {LAST_APPLIED} annotation which is required by kubectl apply. kubectl apply should only be used on resources created declaratively by either kubectl create --save-config or kubectl apply. The missing annotation will be patched automatically."));
+        said.push(format!("Warning: resource {named} is missing the {LAST_APPLIED} annotation which is required by kubectl apply. kubectl apply should only be used on resources created declaratively by either kubectl create --save-config or kubectl apply. The missing annotation will be patched automatically."));
     }
     let original: Value =
         original.and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
@@ -247,9 +259,7 @@ async fn one(
     }
     if !machinery::value::text(&info.object, "metadata.deletionTimestamp").is_empty() {
         let name = info.name.clone();
-        invocation
-            .streams
-            .error(&format!("Warning: Detected changes to resource {name} which is currently being deleted."));
+        said.push(format!("Warning: Detected changes to resource {name} which is currently being deleted."));
     }
     Ok(if unchanged { "unchanged" } else { "configured" })
 }
@@ -324,7 +334,12 @@ async fn recreate(
     Ok(())
 }
 
-async fn server_side(invocation: &mut Invocation, writing: &Writing, info: &mut Info) -> Outcome<&'static str> {
+async fn server_side(
+    invocation: &Invocation,
+    writing: &Writing,
+    info: &mut Info,
+    said: &mut Vec<String>,
+) -> Outcome<&'static str> {
     let api = invocation.session.api()?;
     let force = invocation.flags.is("force-conflicts");
     let answer = writing.apply(&api, info, &info.object, force).await;
@@ -334,20 +349,23 @@ async fn server_side(invocation: &mut Invocation, writing: &Writing, info: &mut 
     })?;
     let applied = std::mem::replace(&mut info.object, object);
     if writing.dry_run == DryRun::No && writing.subresource.is_empty() {
-        migrate(invocation, writing, info, &applied, force).await;
+        said.extend(migrate(invocation, writing, info, &applied, force).await);
     }
     Ok("serverside-applied")
 }
 
 /// Takes over what client-side apply owned. The object is applied by now: what goes wrong here is tried again next time.
-async fn migrate(invocation: &mut Invocation, writing: &Writing, info: &mut Info, applied: &Value, force: bool) {
-    let warning = match migrated(invocation, writing, info, applied, force).await {
-        Ok(()) => return,
-        Err(error) => error.bare(),
-    };
-    invocation.streams.error(&format!(
+async fn migrate(
+    invocation: &Invocation,
+    writing: &Writing,
+    info: &mut Info,
+    applied: &Value,
+    force: bool,
+) -> Option<String> {
+    let warning = migrated(invocation, writing, info, applied, force).await.err()?.bare();
+    Some(format!(
         "Warning: failed to migrate kubectl's managed fields to Server-Side Apply: {warning}. This is non-fatal and will be retried next time you apply."
-    ));
+    ))
 }
 
 async fn migrated(
