@@ -25,6 +25,14 @@ struct Source {
     text: Vec<u8>,
 }
 
+/// Refuses paths that lead nowhere, which is told before anything else.
+pub fn are_there(builder: &Builder, session: &Session) -> Outcome {
+    for name in builder.filenames.iter().filter(|name| *name != "-" && !name.contains("://")) {
+        paths(name, builder.recursive, &session.environment)?;
+    }
+    Ok(())
+}
+
 pub async fn infos(builder: &Builder, session: &Session, streams: &mut Streams) -> Outcome<Found> {
     let mut found = Found::default();
     let sources = if builder.kustomize.is_empty() {

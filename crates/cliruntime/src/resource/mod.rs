@@ -7,6 +7,7 @@ mod url;
 
 pub use arguments::Target;
 
+use futures::StreamExt as _;
 use futures::future::join_all;
 use machinery::status::go_quote;
 use serde_json::Value;
@@ -17,6 +18,9 @@ use crate::error::{Failure, Outcome};
 use crate::flags::Given;
 use crate::session::Session;
 use crate::streams::Streams;
+
+/// How many objects of files are read at once.
+const MOST_READS: usize = 16;
 
 /// One object, and where it is.
 #[derive(Debug, Clone)]
@@ -110,6 +114,9 @@ impl Builder {
         if flags.given("kustomize").is_some() && !flags.list("filename").is_empty() {
             return Err(Failure::message("only one of -f or -k can be specified"));
         }
+        if flags.given("kustomize").is_some() && flags.is("recursive") {
+            return Err(Failure::message("the -k flag can't be used with -f or -R"));
+        }
         let (namespace, enforce_namespace) = match session.connection() {
             Ok(connection) => (connection.namespace.clone(), connection.namespace_given),
             // Whoever works on files alone needs no configuration.
@@ -146,6 +153,7 @@ impl Builder {
     pub async fn infos(&self, session: &Session, streams: &mut Streams) -> Outcome<Found> {
         let mut found = if !self.has_no_files() {
             if !self.arguments.is_empty() {
+                files::are_there(self, session)?;
                 return Err(Failure::message(
                     "when paths, URLs, or stdin is provided as input, you may not specify resource arguments as well",
                 ));
@@ -167,8 +175,11 @@ impl Builder {
         if self.latest && !self.local {
             let mut fresh = Vec::new();
             let mut missing: Vec<(String, Vec<Failure>)> = Vec::new();
-            for mut info in found.infos {
-                match named(&*session.api()?, &info.namespace, &info.path(), JSON).await {
+            let api = session.api()?;
+            let read = async |info: Info| (named(&api, &info.namespace, &info.path(), JSON).await, info);
+            let mut reads = futures::stream::iter(found.infos).map(read).buffered(MOST_READS);
+            while let Some((answer, mut info)) = reads.next().await {
+                match answer {
                     Ok(object) => {
                         info.refresh(object);
                         fresh.push(info);

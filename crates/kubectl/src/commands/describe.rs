@@ -33,9 +33,23 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     }
     builder.types_mean_all = true;
     builder.enforce_namespace = false;
-    builder.latest = true;
-    let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
+    let mut found = builder.infos(&invocation.session, &mut invocation.streams).await?;
     let mut errors = found.errors;
+    if !builder.has_no_files() {
+        // What files name is read, and each that is not there is told by itself.
+        let api = invocation.session.api()?;
+        let mut read = Vec::new();
+        for mut info in found.infos {
+            match crate::resource::named(&api, &info.namespace, &info.path(), crate::api::JSON).await {
+                Ok(object) => {
+                    info.refresh(object);
+                    read.push(info);
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        found.infos = read;
+    }
     let mut shown = 0;
     // Events of several objects are only shown to who asks for them.
     let events =

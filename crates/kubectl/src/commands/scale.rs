@@ -60,17 +60,15 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     if !version.is_empty() && found.infos.len() > 1 {
         return Err(Failure::message("cannot use --resource-version with multiple resources"));
     }
-    let mut errors = found.errors;
+    let errors = found.errors;
     let mut report = Report::new(invocation, writing.dry_run, false)?;
     if found.infos.is_empty() && errors.is_empty() {
         return Err(Failure::message("no objects passed to scale"));
     }
     for mut info in found.infos {
-        if writing.dry_run != DryRun::Client
-            && let Err(error) = one(invocation, &writing, &info, replicas, current, &version).await
-        {
-            errors.push(error);
-            continue;
+        if writing.dry_run != DryRun::Client {
+            // The first that cannot be scaled ends it.
+            one(invocation, &writing, &info, replicas, current, &version).await?;
         }
         machinery::value::set(&mut info.object, "spec.replicas", replicas);
         report.say(invocation, &info.object, "scaled")?;

@@ -37,6 +37,7 @@ async fn refusals_are_upstreams() {
     let shell = Shell::of(&cluster, home.path());
     std::fs::write(home.path().join("all.yaml"), OBJECTS).expect("a file");
     assert_eq!(shell.run("create -f all.yaml").await.code, 0);
+    shell.ok("create deploy other --image=i --replicas=0").await;
     for (line, expected) in [
         (
             "create clusterrole a --aggregation-rule=a --dry-run=client",
@@ -52,6 +53,9 @@ async fn refusals_are_upstreams() {
             "cordon --selector=",
             "error: You must provide one or more resources by argument or filename.\nExample resource specifications include:\n   '-f rsrc.yaml'\n   '--filename=rsrc.json'\n   '<resource> <name>'\n   '<resource>'",
         ),
+        ("apply -k . -R", "error: the -k flag can't be used with -f or -R"),
+        ("get pods -f nosuch.yaml", "error: the path \"nosuch.yaml\" does not exist"),
+        ("scale deploy/web deploy/other --replicas=1 --current-replicas=9", "error: Expected replicas to be 9, was 0"),
         ("convert -f x", "error: unknown command \"convert\" for \"kubectl\""),
         (
             "auth can-i get pods p",
