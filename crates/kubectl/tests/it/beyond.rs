@@ -87,6 +87,14 @@ async fn names_are_completed_from_the_cluster() {
     assert_eq!(complete(&["get", "-n", "kube-sy"]).await, "kube-system\n:4\n");
     assert_eq!(complete(&["get", "deploym"]).await, "deployments.apps\n:4\n");
     assert_eq!(complete(&["scale", "depl"]).await, "deployment\n:4\n");
+    assert_eq!(complete(&["get", "pods,deploym"]).await, "pods,deployments.apps\n:4\n");
+    assert_eq!(complete(&["rollout", "status", "de"]).await, "deployment\n:4\n");
+    assert_eq!(complete(&["patch", "--subresource", "s"]).await, "status\nscale\n:4\n");
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: dear}, spec: {containers: [{name: c, image: i}]}}";
+    assert_eq!(shell.run_with("create -f -", pod).await.code, 0);
+    assert_eq!(complete(&["cp", "de"]).await, "default/\ndear:\n:2\n");
+    assert_eq!(complete(&["cp", "default/d"]).await, "default/dear:\n:2\n");
+    assert_eq!(complete(&["cp", "./"]).await, ":0\n");
     assert!(complete(&["config", "use-context", ""]).await.ends_with(":4\n"));
     shell.ok("kuberc set --section=aliases --name=maps --command=get --prependarg=configmaps").await;
     assert_eq!(complete(&["maps", "fir"]).await, "first\n:4\n", "an alias is completed as what it stands for");

@@ -32,10 +32,12 @@ enum Wanted {
     Users,
     Words(&'static [&'static str]),
     Files,
+    /// A file here, or a pod with one.
+    Copies,
     Nothing,
 }
 
-const ROLLS: &[&str] = &["deployments.apps", "daemonsets.apps", "statefulsets.apps"];
+const ROLLS: &[&str] = &["deployment", "daemonset", "statefulset"];
 const TEMPLATES: &[&str] = &[
     "pods",
     "replicationcontrollers",
@@ -63,12 +65,12 @@ fn wanted(path: &str) -> Wanted {
         "rollout history" | "rollout restart" | "rollout status" | "rollout undo" => Wanted::Of(ROLLS),
         "rollout pause" | "rollout resume" => Wanted::Of(&["deployments.apps"]),
         "scale" => Wanted::Of(SCALES),
-        "autoscale" => Wanted::Of(&["deployments.apps", "replicasets.apps", "replicationcontrollers"]),
-        "expose" => Wanted::Of(&["pods", "services", "replicationcontrollers", "deployments.apps", "replicasets.apps"]),
+        "autoscale" => Wanted::Of(SCALES),
+        "expose" => Wanted::Of(&["pod", "service", "replicationcontroller", "deployment", "replicaset"]),
         "set image" | "set env" | "set resources" | "set serviceaccount" => Wanted::Of(TEMPLATES),
         "explain" | "auth can-i" => Wanted::Types,
         "cordon" | "uncordon" | "drain" | "top node" => Wanted::Names("nodes"),
-        "taint" => Wanted::Of(&["nodes"]),
+        "taint" => Wanted::Of(&["node"]),
         "certificate approve" | "certificate deny" => Wanted::Names("certificatesigningrequests.certificates.k8s.io"),
         "create token" => Wanted::Names("serviceaccounts"),
         "top pod" | "trace" | "why" => Wanted::Names("pods"),
@@ -81,7 +83,8 @@ fn wanted(path: &str) -> Wanted {
         "config delete-cluster" | "config set-cluster" => Wanted::Clusters,
         "config delete-user" | "config set-credentials" => Wanted::Users,
         "completion" => Wanted::Words(&["bash", "fish", "powershell", "zsh"]),
-        "cp" | "kustomize" => Wanted::Files,
+        "cp" => Wanted::Copies,
+        "kustomize" => Wanted::Files,
         _ => Wanted::Nothing,
     }
 }
@@ -102,6 +105,7 @@ pub async fn arguments(
     let none = || (Offers::new(), Directive::NoFiles);
     let found = match wanted(path) {
         Wanted::Files => return (Offers::new(), Directive::Files),
+        Wanted::Copies => return copies(session, given, typed).await,
         Wanted::Nothing => return none(),
         Wanted::Words(words) if arguments.is_empty() => Ok(fitting(words.iter().copied(), typed)),
         Wanted::Contexts => session.config().map(|config| fitting(config.contexts.keys().map(String::as_str), typed)),
@@ -154,6 +158,7 @@ pub async fn values(
             let known = |format: &&str| allowed.split(',').any(|one| one == *format);
             Ok(fitting(order.into_iter().filter(known), typed))
         }
+        "subresource" => Ok(fitting(["status", "scale", "resize"], typed)),
         "dry-run" => Ok(fitting(["none", "client", "server"], typed)),
         "container" => match arguments.first() {
             Some(pod) => containers(session, pod, typed).await,
@@ -179,7 +184,38 @@ async fn types(session: &Session, typed: &str) -> Outcome<Offers> {
         discovery.ordered().filter(|mapping| mapping.has_verb("get")).map(Mapping::qualified).collect();
     names.sort();
     names.dedup();
-    Ok(fitting(names.iter().map(String::as_str), typed))
+    // Types may follow each other: the last one is completed.
+    let Some((before, last)) = typed.rsplit_once(',') else {
+        return Ok(fitting(names.iter().map(String::as_str), typed));
+    };
+    let taken: Vec<&str> = before.split(',').collect();
+    let others = names.iter().map(String::as_str).filter(|name| !taken.contains(name));
+    Ok(fitting(others, last).into_iter().map(|(name, about)| (format!("{before},{name}"), about)).collect())
+}
+
+/// What `cp` copies: namespaces and pods of the cluster, and the way to files here. A path that is begun is the shell's.
+async fn copies(session: &Session, given: &Given, typed: &str) -> (Offers, Directive) {
+    if typed.contains(':') || typed.starts_with(['.', '/']) {
+        let directive = if typed.contains(':') { Directive::NoSpace } else { Directive::Files };
+        return (Offers::new(), directive);
+    }
+    let ended = |found: Outcome<Offers>, end: &str| -> Offers {
+        found.unwrap_or_default().into_iter().map(|(name, about)| (format!("{name}{end}"), about)).collect()
+    };
+    if let Some((namespace, name)) = typed.split_once('/') {
+        let found = listed(session, &format!("/api/v1/namespaces/{}/pods", segment(namespace))).await;
+        let fits = |found: Vec<String>| fitting(found.iter().map(String::as_str), name);
+        let found = found
+            .map(fits)
+            .map(|pods| pods.into_iter().map(|(pod, about)| (format!("{namespace}/{pod}"), about)).collect::<Offers>());
+        return (ended(found, ":"), Directive::NoSpace);
+    }
+    let mut offers = ended(names(session, "namespaces", given, &[], typed, "").await, "/");
+    offers.extend(ended(names(session, "pods", given, &[], typed, "").await, ":"));
+    if typed.is_empty() {
+        offers.extend(fitting(["./", "/"], ""));
+    }
+    (offers, Directive::NoSpace)
 }
 
 /// `type`, `type name…` and `type/name`.
@@ -216,13 +252,17 @@ async fn names(
     let mapping = session.mapping(word.rsplit(',').next().unwrap_or(word)).await?;
     let everywhere = given.is("all-namespaces") || !mapping.namespaced;
     let namespace = if everywhere { String::new() } else { session.namespace()? };
+    let all = listed(session, &mapping.path(&namespace, "", "")).await?;
+    let fits = |name: &String| name.starts_with(typed) && !taken.contains(name);
+    Ok(all.into_iter().filter(fits).map(|name| (format!("{before}{name}"), String::new())).collect())
+}
+
+/// The names of what is at a path, as many as anybody would look at.
+async fn listed(session: &Session, path: &str) -> Outcome<Vec<String>> {
     // Names are all that is needed, and metadata is the least that has them.
     let accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json";
-    let path = format!("{}{}", mapping.path(&namespace, "", ""), query(&[("limit", MOST)]));
-    let found = session.api()?.get_as(&path, accept).await?;
-    let all = list(&found, "items").iter().map(|object| text(object, "metadata.name"));
-    let fits = |name: &&str| name.starts_with(typed) && !taken.iter().any(|known| known == name);
-    Ok(all.filter(fits).map(|name| (format!("{before}{name}"), String::new())).collect())
+    let found = session.api()?.get_as(&format!("{path}{}", query(&[("limit", MOST)])), accept).await?;
+    Ok(list(&found, "items").iter().map(|object| text(object, "metadata.name").to_owned()).collect())
 }
 
 /// Pods, and types of what has pods, which a name follows.
