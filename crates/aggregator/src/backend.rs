@@ -163,7 +163,7 @@ fn header(headers: &HeaderMap, name: http::HeaderName) -> &str {
 }
 
 /// The whole of an answer, if it is not too long.
-async fn read(payload: Payload, limit: usize) -> Result<Bytes, String> {
+pub async fn read(payload: Payload, limit: usize) -> Result<Bytes, String> {
     let mut pieces = match payload {
         Payload::Bytes(bytes) => return Ok(bytes),
         Payload::Stream(pieces) => pieces,

@@ -14,7 +14,8 @@ use http::{Method, StatusCode, Uri};
 use hyper::upgrade::OnUpgrade;
 use machinery::rest::{Body, Payload, Response, User};
 
-use crate::backend::Backend;
+pub use crate::backend::read;
+use crate::backend::{Backend, Target, Transport};
 
 /// How long a server may take to say which resources it has: clients ask all of them, and wait for the slowest.
 const DISCOVERY: Duration = Duration::from_secs(5);
@@ -67,38 +68,64 @@ impl Backend {
         let unreachable =
             |why: &str| text(StatusCode::SERVICE_UNAVAILABLE, format!("error trying to reach service: {why}\n"));
         let patience = is_discovery(request.uri.path()).then_some(DISCOVERY);
-        let mut outgoing = http::Request::new(request.body);
-        *outgoing.method_mut() = request.method;
-        let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
-        *outgoing.uri_mut() = match path.parse() {
-            Ok(uri) => uri,
-            Err(_) => return text(StatusCode::BAD_REQUEST, "the path cannot be passed on\n"),
-        };
-        *outgoing.extensions_mut() = request.extensions;
-        let headers = outgoing.headers_mut();
-        headers.extend(request.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
-        identify(headers, request.user);
-        forwarded(headers, request.peer);
-        if let Some(id) = request.audit_id {
-            headers.insert(HeaderName::from_static("audit-id"), id.clone());
-        }
-        let exchange = self.transport.exchange(&target, outgoing, request.upgrade);
-        let answer = match patience {
-            None => exchange.await,
-            Some(patience) => match tokio::time::timeout(patience, exchange).await {
-                Ok(answer) => answer,
-                Err(_) => Err("context deadline exceeded".to_owned()),
-            },
-        };
-        match answer {
+        match pass(&*self.transport, &target, request, patience).await {
+            Ok(answer) => answer,
             Err(why) => unreachable(&why),
-            Ok(answer) if answer.status().is_redirection() && answer.headers().contains_key(LOCATION) => {
-                refused_redirect()
-            }
-            Ok(answer) if request.long_running || answer.status() == StatusCode::SWITCHING_PROTOCOLS => answer,
-            Ok(answer) => ended(answer),
         }
     }
+}
+
+/// A question that is not a client's: a GET without a body.
+pub fn question<'a>(uri: &'a Uri, headers: &'a HeaderMap, user: &'a User) -> Forward<'a> {
+    Forward {
+        method: Method::GET,
+        uri,
+        headers,
+        user,
+        peer: None,
+        audit_id: None,
+        body: Body::Empty,
+        upgrade: None,
+        long_running: false,
+        extensions: http::Extensions::new(),
+    }
+}
+
+/// Passes a request on to a server that believes in whose name it comes, and its answer back; or why it could not be reached. It may have to begin to answer in time.
+pub async fn pass(
+    transport: &dyn Transport,
+    target: &Target,
+    request: Forward<'_>,
+    patience: Option<Duration>,
+) -> Result<Response, String> {
+    let mut outgoing = http::Request::new(request.body);
+    *outgoing.method_mut() = request.method;
+    let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
+    *outgoing.uri_mut() = match path.parse() {
+        Ok(uri) => uri,
+        Err(_) => return Ok(text(StatusCode::BAD_REQUEST, "the path cannot be passed on\n")),
+    };
+    *outgoing.extensions_mut() = request.extensions;
+    let headers = outgoing.headers_mut();
+    headers.extend(request.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+    identify(headers, request.user);
+    forwarded(headers, request.peer);
+    if let Some(id) = request.audit_id {
+        headers.insert(HeaderName::from_static("audit-id"), id.clone());
+    }
+    let exchange = transport.exchange(target, outgoing, request.upgrade);
+    let answer = match patience {
+        None => exchange.await?,
+        Some(patience) => match tokio::time::timeout(patience, exchange).await {
+            Ok(answer) => answer?,
+            Err(_) => return Err("context deadline exceeded".to_owned()),
+        },
+    };
+    if answer.status().is_redirection() && answer.headers().contains_key(LOCATION) {
+        return Ok(refused_redirect());
+    }
+    let open = request.long_running || answer.status() == StatusCode::SWITCHING_PROTOCOLS;
+    Ok(if open { answer } else { ended(answer) })
 }
 
 /// Whether a path is that of a group version itself.

@@ -16,7 +16,7 @@ mod availability;
 mod backend;
 pub mod discovery;
 mod documents;
-mod forward;
+pub mod forward;
 mod keep;
 pub mod openapi;
 pub mod priorities;

@@ -26,6 +26,35 @@ impl aggregator::Loopback for Loopback {
     }
 }
 
+/// A client's request as it is passed on to another server.
+pub(crate) fn forwarded(exchange: &mut Exchange, body: Body) -> Forward<'_> {
+    if let Body::Value(_) = body {
+        let json = HeaderValue::from_static("application/json");
+        exchange.parts.headers.entry(CONTENT_TYPE).or_insert(json);
+    }
+    machinery::rest::name_trace(&mut exchange.parts.headers, exchange.trace.context());
+    let mut held = http::Request::new(());
+    proxy::hold(&mut held, exchange.record.clone());
+    let upgrade = exchange.upgrade.take();
+    let exchange = &*exchange;
+    Forward {
+        method: exchange.parts.method.clone(),
+        uri: &exchange.parts.uri,
+        headers: exchange.headers(),
+        user: &exchange.user,
+        peer: match &exchange.peer {
+            Peer::Remote { address, .. } => Some(*address),
+            Peer::InProcess(_) => None,
+        },
+        audit_id: Some(exchange.audit_header()),
+        // However long it is: the other server says how much it takes.
+        body,
+        upgrade,
+        long_running: exchange.info.is_long_running(),
+        extensions: held.into_parts().0.extensions,
+    }
+}
+
 /// The aggregator, and the documents that were merged last.
 pub struct Aggregation {
     /// Which server answers for what.
@@ -75,32 +104,7 @@ impl Aggregation {
 
     /// Passes a request on, and its answer back.
     pub async fn forward(backend: &Backend, exchange: &mut Exchange, body: Body) -> Result<Response, ApiError> {
-        if let Body::Value(_) = body {
-            let json = HeaderValue::from_static("application/json");
-            exchange.parts.headers.entry(CONTENT_TYPE).or_insert(json);
-        }
-        machinery::rest::name_trace(&mut exchange.parts.headers, exchange.trace.context());
-        let mut held = http::Request::new(());
-        proxy::hold(&mut held, exchange.record.clone());
-        let upgrade = exchange.upgrade.take();
-        let audit_id = HeaderValue::from_str(exchange.audit_id()).ok();
-        let request = Forward {
-            method: exchange.parts.method.clone(),
-            uri: &exchange.parts.uri,
-            headers: exchange.headers(),
-            user: &exchange.user,
-            peer: match &exchange.peer {
-                Peer::Remote { address, .. } => Some(*address),
-                Peer::InProcess(_) => None,
-            },
-            audit_id: audit_id.as_ref(),
-            // However long it is: the other server says how much it takes.
-            body,
-            upgrade,
-            long_running: exchange.info.is_long_running(),
-            extensions: held.into_parts().0.extensions,
-        };
-        Ok(backend.forward(request).await)
+        Ok(backend.forward(forwarded(exchange, body)).await)
     }
 
     pub fn aggregated(&self, root: Root, own: &Document) -> Document {

@@ -23,6 +23,7 @@ use crate::extension::Published;
 use crate::health::Health;
 use crate::metrics;
 use crate::page;
+use crate::peers::Peers;
 use crate::version;
 
 /// Everything that answers at a fixed path.
@@ -31,6 +32,8 @@ pub struct Documents {
     pub published: Arc<Published>,
     /// What other servers have.
     pub aggregation: Aggregation,
+    /// What the other servers of the cluster have.
+    pub(crate) peers: Option<Arc<Peers>>,
     pub health: Arc<Health>,
     /// For its figures and dumps.
     pub flow_control: Option<Arc<FlowControl>>,
@@ -135,6 +138,7 @@ impl Documents {
             encryption.metrics(page);
         }
         self.aggregation.aggregator.figures(page);
+        Peers::figures(page);
         for write in &self.figures {
             write(page);
         }
@@ -149,7 +153,10 @@ impl Documents {
             return document(exchange, found);
         };
         let discovery = self.published.discovery();
-        let document = self.aggregation.aggregated(root, discovery.aggregated(root, version));
+        let mut document = self.aggregation.aggregated(root, discovery.aggregated(root, version));
+        if let (Some(peers), Root::Apis, Aggregated::V2) = (&self.peers, root, version) {
+            document = peers.discovery(exchange, document);
+        }
         let name = match version {
             Aggregated::V2 => "v2",
             Aggregated::V2beta1 => "v2beta1",

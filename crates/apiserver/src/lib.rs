@@ -20,6 +20,7 @@ pub mod metrics;
 pub mod openapi;
 mod page;
 mod past;
+mod peers;
 pub mod proxy;
 mod resource_metrics;
 mod reviews;
@@ -62,6 +63,7 @@ use documents::Documents;
 use extension::Published;
 use health::Health;
 use loopback::Loopback;
+use peers::Peers;
 use proxy::Proxy;
 use resource_metrics::ResourceMetrics;
 use router::Router;
@@ -106,6 +108,8 @@ pub struct Config {
     pub kubelet_client: Arc<rustls::ClientConfig>,
     /// How it shows itself to the servers of other groups, whom it tells on whose behalf it asks.
     pub front_proxy_client: Option<pki::Pair>,
+    /// Who vouches for the other servers of the cluster, in PEM: they are asked for what this one does not have. None asks nobody.
+    pub peer_authority: Option<String>,
     /// Signs the tokens of service accounts.
     pub service_account_key: pki::PrivateKey,
     /// Who is believed to be whom.
@@ -166,6 +170,7 @@ impl Config {
             tls,
             kubelet_client,
             front_proxy_client: None,
+            peer_authority: None,
             service_account_key,
             authentication: authentication::Settings::default(),
             authorization: authorization::Settings::default(),
@@ -234,7 +239,8 @@ impl Server {
         let place = bootstrap::Place { advertise: config.advertise, port: address.port() };
         let (clock, reconciler) = (config.clock.clone(), config.endpoint_reconciler);
         let shutdown_delay = config.shutdown_delay;
-        let Wired { gates, api, health, aggregator, uses, published } = wire(config, service_ranges, place).await?;
+        let Wired { gates, api, health, aggregator, uses, published, peers } =
+            wire(config, service_ranges, place).await?;
 
         let (stop, stopped) = watch::channel(false);
         let serving = tokio::spawn(listener.serve(gates.clone(), clock, stopped));
@@ -244,7 +250,8 @@ impl Server {
         let following = extension::start(&api, loopback.clone(), published, aggregator.clone()).await;
         let aggregating = aggregator.start(Arc::new(loopback.clone())).await;
         let keeper = bootstrap::keeper::start(&api, loopback.clone(), place, presence.servers());
-        let keeping = vec![keeper, following, aggregating, tokio::spawn(loopback.note_uses(uses))];
+        let mut keeping = vec![keeper, following, aggregating, tokio::spawn(loopback.note_uses(uses))];
+        keeping.extend(peers.map(|peers| tokio::spawn(peers.run(Arc::downgrade(&api)))));
         health.set_bootstrapped();
         // Not before it is ready: those who find it here send it requests.
         presence.enter().await.map_err(Error::Bootstrap)?;
@@ -284,6 +291,7 @@ struct Wired {
     /// Uses of old tokens that are to be noted.
     uses: mpsc::Receiver<tracking::Use>,
     published: Arc<Published>,
+    peers: Option<Arc<Peers>>,
 }
 
 /// Ties it together, from the store upwards: what is made later is handed what was made before, and never the other way round.
@@ -326,11 +334,19 @@ async fn wire(config: Config, service_ranges: Vec<Cidr>, place: bootstrap::Place
         metrics: rest::metrics::Metrics::default(),
     });
     let groups = discovery::built_in(|group, version| config.runtime_config.serves(group, version));
-    let aggregator = aggregator(&api, config.front_proxy_client, &groups)?;
+    let aggregator = aggregator(&api, config.front_proxy_client.clone(), &groups)?;
+    let shares = config.endpoint_reconciler == EndpointReconciler::Lease;
+    let peers = match (&config.peer_authority, &config.front_proxy_client) {
+        (Some(authority), Some(identity)) if shares => {
+            Some(Arc::new(Peers::new(place, authority, identity, aggregator.clone()).map_err(setting)?))
+        }
+        _ => None,
+    };
     let published = Arc::new(Published::new(groups));
     let documents = Documents {
         published: published.clone(),
         aggregation: Aggregation::new(aggregator.clone()),
+        peers: peers.clone(),
         health: health.clone(),
         flow_control: flow_control.clone(),
         audit: audit.clone(),
@@ -355,7 +371,7 @@ async fn wire(config: Config, service_ranges: Vec<Cidr>, place: bootstrap::Place
     let request_timeout = config.request_timeout;
     let gates = Gates { authenticator, audit, flow_control, authorizers, fence, destination, request_timeout };
     let gates = Arc::new(gates);
-    Ok(Wired { gates, api, health, aggregator, uses, published })
+    Ok(Wired { gates, api, health, aggregator, uses, published, peers })
 }
 
 /// What answers for other servers, and keeps the APIServices of this one's groups.

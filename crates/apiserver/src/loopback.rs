@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 /// Who the server is, as upstream has it.
-const NAME: &str = "system:apiserver";
+pub(crate) const NAME: &str = "system:apiserver";
 
 const JSON: &str = "application/json";
 

@@ -100,7 +100,10 @@ impl Destination for Router {
 impl Router {
     /// Answers a request about a resource.
     async fn resource(&self, exchange: &mut Exchange, mut body: Body) -> Result<Response, Stop> {
-        let served = self.served(&exchange.info)?;
+        let served = match self.served(&exchange.info) {
+            Ok(served) => served,
+            Err(stop) => return self.elsewhere(exchange, body, stop).await,
+        };
         let form = served.resource.as_ref().and_then(|resource| resource.form.as_ref());
         if form.is_some_and(|form| !form.definition.established) {
             return Err(ApiError::internal("error resolving resource").into());
@@ -143,6 +146,16 @@ impl Router {
             "watch" => of_watch(&parts.method, &parts.headers, upgrade, answer),
             _ => answer,
         })
+    }
+
+    /// Answers a request about a resource that this server does not have: another server of the cluster may have it.
+    async fn elsewhere(&self, exchange: &mut Exchange, body: Body, stop: Stop) -> Result<Response, Stop> {
+        let Some(peers) = self.documents.peers.as_ref().filter(|peers| peers.answers(exchange)) else {
+            return Err(stop);
+        };
+        let Exchange { info, asked, begun, .. } = &*exchange;
+        exchange.measure = Some(self.api.metrics.requests.begin(None, info, &asked.query, false, *begun));
+        Ok(Box::pin(peers.pass(exchange, body)).await?)
     }
 
     /// The resource that a request is about.

@@ -167,6 +167,11 @@ impl Exchange {
         self.audit_id.to_str().unwrap_or_default()
     }
 
+    /// The same, as it goes into headers.
+    pub fn audit_header(&self) -> &HeaderValue {
+        &self.audit_id
+    }
+
     pub fn query(&self) -> &Query {
         &self.asked.query
     }

@@ -20,10 +20,10 @@ use storage::cache::Filter;
 use crate::loopback::Loopback;
 
 /// Whose lease it is.
-const COMPONENT: (&str, &str) = ("apiserver.kubernetes.io/identity", "kube-apiserver");
+pub(crate) const COMPONENT: (&str, &str) = ("apiserver.kubernetes.io/identity", "kube-apiserver");
 const HOST: &str = "kubernetes.io/hostname";
 /// Where its peers reach it.
-const PEER: &str = "kubernetes.io/peer-advertise-address";
+pub(crate) const PEER: &str = "kubernetes.io/peer-advertise-address";
 const DURATION: u32 = 3600;
 const RENEW: Duration = Duration::from_secs(10);
 /// How often leases of servers that are gone are looked for.
@@ -43,8 +43,7 @@ pub(crate) struct Identity {
 impl Identity {
     /// Of a server that others reach at this address.
     pub(crate) fn new(address: SocketAddr) -> Self {
-        let host = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
-        let name = name(&host, address);
+        let (host, name) = (host(), name_at(address));
         let holder = format!("{name}_{:032x}", rand::random::<u128>());
         Self { name, holder, host, address }
     }
@@ -111,6 +110,15 @@ impl Identity {
             _ => {}
         }
     }
+}
+
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().to_lowercase()
+}
+
+/// The name of the lease of a server on this host that others reach at this address.
+pub(crate) fn name_at(address: SocketAddr) -> String {
+    name(&host(), address)
 }
 
 /// `apiserver-` and half of the hash of who it is, in base 32 without padding.

@@ -7,7 +7,7 @@
 //!
 //! A store that only one process can open has one server: it writes no keys, because nobody could read them.
 
-mod identity;
+pub(crate) mod identity;
 mod presence;
 
 use std::collections::BTreeSet;

@@ -125,6 +125,7 @@ pub async fn run(mut options: Options) -> Result<(), Error> {
     let certificates = Certificates::of(&keys, &gates.serving)?;
     let start = async || {
         let mut config = base_config(Arc::clone(&opened.store), &keys)?;
+        config.peer_authority = opened.etcd.as_ref().map(|_| keys.authority_pem());
         gates.configure(&mut config, &keys)?;
         certificates.configure(&mut config);
         configure(&mut config, &options, advertise);

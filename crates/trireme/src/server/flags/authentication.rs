@@ -374,6 +374,10 @@ impl Read {
         tls: &pki::Handshake,
     ) -> Result<(), Error> {
         let mut settings = self.settings.clone();
+        if config.peer_authority.is_some() {
+            // Who asks its peers on behalf of others is asked by them.
+            settings.front_proxy = Some(self.believed(keys).front_proxy).filter(|proxy| !proxy.authority.is_empty());
+        }
         let clients = joined(&keys.authority_pem(), &self.clients);
         let mut handshake = clients.clone();
         if let Some(proxy) = &mut settings.front_proxy {

@@ -3,6 +3,7 @@
 mod faults;
 mod machines;
 mod moving;
+mod peers;
 
 use std::time::Duration;
 
