@@ -5,6 +5,8 @@ use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 
+use crate::Loss;
+
 /// So many machines fit: the first address of the range is the host's, the last one nobody's.
 pub const MOST: u8 = 100;
 /// The first machine's place in the range; before it is room for the host and for what users put there.
@@ -177,6 +179,19 @@ pub(crate) fn namespace_prefix(cluster: &str) -> String {
 /// The host's table for a cluster.
 pub(crate) fn rules_table(cluster: &str) -> String {
     format!("trireme-devnet-{cluster}")
+}
+
+/// Rules that lose what a machine sends or gets; what it says to itself stays.
+pub(crate) fn losing(loss: Loss) -> String {
+    const TABLE: &str = "trireme-loss";
+    let (hook, link) = match loss {
+        Loss::Nothing => return format!("add table inet {TABLE}\ndelete table inet {TABLE}\n"),
+        Loss::Incoming => ("input", "iifname"),
+        Loss::Outgoing => ("output", "oifname"),
+    };
+    let clean = losing(Loss::Nothing);
+    let chain = format!("type filter hook {hook} priority -400; {link} != \"lo\" drop;");
+    format!("{clean}table inet {TABLE} {{\n  chain lost {{ {chain} }}\n}}\n")
 }
 
 #[cfg(test)]

@@ -160,6 +160,23 @@ pub async fn connect(machine: &Machine, connected: bool) -> Result<(), Error> {
     ip(&["-netns", &machine.switch, "link", "set", &machine.link, state], "").await.map(drop)
 }
 
+/// What is lost of a machine's packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    Nothing,
+    /// It hears nobody, and is heard.
+    Incoming,
+    /// Nobody hears it, and it hears all.
+    Outgoing,
+}
+
+/// Cuts a machine off in one direction, as a broken switch or a firewall does, or in none again.
+pub async fn lose(machine: &Machine, loss: Loss) -> Result<(), Error> {
+    let place = format!("--net=/run/netns/{}", machine.namespace);
+    run::output("nsenter", &[&place, "nft", "-f", "-"], layout::losing(loss).as_bytes(), LIMIT).await?;
+    Ok(())
+}
+
 /// A program that runs on a machine, known again by its pid file.
 #[derive(Debug, Clone)]
 pub struct Program {

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use devnet::{Layout, Machine, Program};
+use devnet::{Layout, Loss, Machine, Program};
 
 /// A cluster whose machines go with it.
 struct Made(Layout);
@@ -30,6 +30,47 @@ fn reaches(from: &Machine, to: &str) -> bool {
     let connect = format!("exec 3<>/dev/tcp/{to}/9");
     let probe = ["netns", "exec", &from.namespace, "timeout", "1", "bash", "-c", &connect];
     String::from_utf8_lossy(&Command::new("ip").args(probe).output().unwrap().stderr).contains("refused")
+}
+
+/// Datagrams that came to a machine for ports nobody listens on.
+fn come_in(at: &Machine) -> u64 {
+    let read = Command::new("ip").args(["netns", "exec", &at.namespace, "cat", "/proc/net/snmp"]).output().unwrap();
+    let text = String::from_utf8(read.stdout).unwrap();
+    let mut lines = text.lines().filter(|line| line.starts_with("Udp: ")).map(str::split_whitespace);
+    let (names, mut numbers) = (lines.next().unwrap(), lines.next().unwrap());
+    numbers.nth(names.into_iter().position(|name| name == "NoPorts").unwrap()).unwrap().parse().unwrap()
+}
+
+/// Whether a machine hears what another one sends, whatever it could answer.
+async fn hears(at: &Machine, from: &Machine) -> bool {
+    let (before, send) = (come_in(at), format!("echo > /dev/udp/{}/9", at.address));
+    // Who may not send is told so, and has not been heard.
+    let _ = Command::new("ip").args(["netns", "exec", &from.namespace, "bash", "-c", &send]).output().unwrap();
+    let heard = async {
+        while come_in(at) == before {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(1), heard).await.is_ok()
+}
+
+#[tokio::test]
+async fn a_machine_is_cut_off_one_way() {
+    let name = format!("o{}", std::process::id() % 100_000);
+    let range = format!("198.18.{}.0/24", (std::process::id() + 50) % 250);
+    let made = Made(Layout::new(&name, 2, range.parse().unwrap(), false).unwrap());
+    devnet::make(&made.0).await.unwrap();
+    let [first, second] = &made.0.machines[..] else { panic!("two machines") };
+    for (loss, hearing, heard) in [
+        (Loss::Nothing, true, true),
+        (Loss::Incoming, false, true),
+        (Loss::Outgoing, true, false),
+        (Loss::Nothing, true, true),
+    ] {
+        devnet::lose(first, loss).await.unwrap();
+        assert_eq!((hears(first, second).await, hears(second, first).await), (hearing, heard), "{loss:?}");
+    }
+    devnet::remove(&name).await.unwrap();
 }
 
 #[tokio::test]

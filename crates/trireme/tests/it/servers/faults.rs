@@ -1,11 +1,17 @@
-//! Three servers under load while servers and members of etcd are killed, frozen and cut off: nothing acknowledged is lost, every key's history is explainable
+//! Three servers under load while servers and members of etcd are killed, frozen, cut off both ways and one way, and left without room on their disks: nothing acknowledged is lost, every key's history is explainable
 //! one operation after the other, and watchers miss, repeat and reorder nothing, nor list again. Short as a test, 200 faults as `make soak`; a failure names
 //! its seed, which `TRIREME_SEED` takes.
+//!
+//! Clocks are not set wrong: all machines here share the one of the kernel (time namespaces have no wall clock of their own), and a library that lies to programs
+//! lies to none that ask the kernel themselves, as etcd does.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use client::Client;
+use devnet::Loss;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use testkit::build::config_map;
@@ -13,7 +19,7 @@ use testkit::eventually;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::machines::{Host, Machines, signal};
+use super::machines::{BINARY, Host, Machines, signal};
 use crate::load::{Histories, Sequence, read, revision_now, watch, write};
 
 const WRITERS: u64 = 6;
@@ -35,9 +41,42 @@ enum Fault {
     Frozen,
     /// The machine is cut off from the others.
     CutOff,
+    /// It hears nobody, and is heard.
+    Deaf,
+    /// Nobody hears it, and it hears all.
+    Mute,
+    /// There is no room for what etcd writes.
+    FullDisk,
 }
 
-const FAULTS: [Fault; 5] = [Fault::Lost, Fault::Server, Fault::Member, Fault::Frozen, Fault::CutOff];
+const FAULTS: [Fault; 8] = [
+    Fault::Lost,
+    Fault::Server,
+    Fault::Member,
+    Fault::Frozen,
+    Fault::CutOff,
+    Fault::Deaf,
+    Fault::Mute,
+    Fault::FullDisk,
+];
+
+/// More than two elections of etcd take.
+const LASTS: Duration = Duration::from_secs(3);
+
+/// What a member of etcd has room for: two files of its log, each 64 MiB from the beginning, and its objects.
+const ROOM: &str = "256m";
+
+/// A program that starts the server with a small file system for its member of etcd, which stays when the server is killed.
+fn with_small_disk(directory: &Path) -> PathBuf {
+    let path = directory.join("small");
+    let script = format!(
+        "#!/bin/sh\nset -e\nmkdir -p \"$3/etcd\"\n\
+         mountpoint -q \"$3/etcd\" || mount -t tmpfs -o size={ROOM},mode=0700 tmpfs \"$3/etcd\"\nexec {BINARY} \"$@\"\n"
+    );
+    std::fs::write(&path, script).expect("a script");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("it can be run");
+    path
+}
 
 fn faults() -> usize {
     if std::env::var_os("TRIREME_SOAK").is_some() { 200 } else { FAULTS.len() }
@@ -54,9 +93,11 @@ async fn soak_faults_of_three_servers() {
     println!("seed {seed}");
     let mut random = StdRng::seed_from_u64(seed);
     let machines = Machines::make('f', 3).await;
-    let one = machines.server(1, &[&["--cluster-init"][..], &QUIET].concat()).await;
-    let two = machines.join(2, &one, &QUIET).await;
-    let three = machines.join(3, &one, &QUIET).await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let binary = with_small_disk(directory.path());
+    let one = machines.server_as(binary.clone(), 1, &[&["--cluster-init"][..], &QUIET].concat()).await;
+    let two = machines.join_as(binary.clone(), 2, &one, &QUIET).await;
+    let three = machines.join_as(binary, 3, &one, &QUIET).await;
     let mut hosts = [one, two, three];
     let servers: Vec<String> = (1..=3).map(|number| machines.url(number)[8..].to_owned()).collect();
     let clients: Vec<Client> = hosts.iter().map(Host::client).collect();
@@ -150,17 +191,44 @@ async fn strike(fault: Fault, host: &mut Host, machines: &Machines, number: usiz
             for id in &ids {
                 signal(id, "-STOP").await;
             }
-            progress(histories, 20, seed).await;
+            lasts(histories, seed).await;
             for id in &ids {
                 signal(id, "-CONT").await;
             }
         }
         Fault::CutOff => {
             devnet::connect(machines.machine(number), false).await.expect("cut off");
-            progress(histories, 20, seed).await;
+            lasts(histories, seed).await;
             devnet::connect(machines.machine(number), true).await.expect("joined again");
         }
+        Fault::Deaf | Fault::Mute => {
+            let loss = if fault == Fault::Deaf { Loss::Incoming } else { Loss::Outgoing };
+            devnet::lose(machines.machine(number), loss).await.expect("cut off one way");
+            lasts(histories, seed).await;
+            devnet::lose(machines.machine(number), Loss::Nothing).await.expect("joined again");
+        }
+        Fault::FullDisk => {
+            let (filler, id) = (host.etcd_dir().join("filler"), host.etcd());
+            // It ends with an error, for want of room.
+            let mut file = std::fs::File::create(&filler).expect("a file");
+            let copied = std::io::copy(&mut std::io::Read::take(std::io::repeat(0), 1 << 30), &mut file);
+            assert!(copied.is_err(), "the file system is larger than it should be");
+            lasts(histories, seed).await;
+            println!("  etcd {}", if host.etcd() == id { "goes on" } else { "has ended" });
+            std::fs::remove_file(&filler).expect("it goes");
+            eventually("etcd runs", async {
+                while host.etcd().is_none() {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            })
+            .await;
+        }
     }
+}
+
+/// Lets a fault last, long enough for members of etcd to miss each other, while writers go on.
+async fn lasts(histories: &Histories, seed: u64) {
+    tokio::join!(progress(histories, 20, seed), tokio::time::sleep(LASTS));
 }
 
 /// Waits until so many more writes were acknowledged.

@@ -44,11 +44,16 @@ impl Machines {
 
     /// A server on a machine, ready.
     pub async fn server(&self, number: usize, arguments: &[&str]) -> Host {
+        self.server_as(BINARY.into(), number, arguments).await
+    }
+
+    /// The same, started by another program.
+    pub async fn server_as(&self, binary: PathBuf, number: usize, arguments: &[&str]) -> Host {
         let machine = self.machine(number);
         let place = Place { namespace: machine.namespace.clone(), address: machine.address.into(), port: Some(PORT) };
         // A control plane alone: what runs containers is tested elsewhere.
         let arguments = ["--disable-agent"].iter().chain(arguments).map(|&word| word.to_owned()).collect();
-        Host { server: Server::start_in(ServerOptions { binary: BINARY.into(), arguments }, place).await }
+        Host { server: Server::start_in(ServerOptions { binary, arguments }, place).await }
     }
 
     /// Runs the binary on a machine, for so long at most; whether it succeeded and all that it said.
@@ -62,8 +67,13 @@ impl Machines {
 
     /// Joins a server with a token of its own.
     pub async fn join(&self, number: usize, first: &Host, further: &[&str]) -> Host {
+        self.join_as(BINARY.into(), number, first, further).await
+    }
+
+    /// The same, started by another program.
+    pub async fn join_as(&self, binary: PathBuf, number: usize, first: &Host, further: &[&str]) -> Host {
         let (url, token) = (self.url(1), first.server_token().await);
-        self.server(number, &[&["--join", &url, "--token", &token][..], further].concat()).await
+        self.server_as(binary, number, &[&["--join", &url, "--token", &token][..], further].concat()).await
     }
 }
 
@@ -98,9 +108,14 @@ impl Host {
         self.server.data_dir().display().to_string()
     }
 
+    /// Where its member of etcd keeps everything.
+    pub fn etcd_dir(&self) -> PathBuf {
+        self.server.data_dir().join("etcd")
+    }
+
     /// The process of its etcd, if that runs.
     pub fn etcd(&self) -> Option<String> {
-        let text = std::fs::read_to_string(self.server.data_dir().join("etcd/pid")).ok()?;
+        let text = std::fs::read_to_string(self.etcd_dir().join("pid")).ok()?;
         let id = text.split_whitespace().next()?.to_owned();
         PathBuf::from(format!("/proc/{id}/exe")).exists().then_some(id)
     }
@@ -187,6 +202,8 @@ impl Drop for Host {
         if let Some(id) = self.etcd() {
             let _ = std::process::Command::new("kill").args(["-KILL", &id]).output();
         }
+        // Where it has a file system of its own.
+        let _ = std::process::Command::new("umount").arg("--lazy").arg(self.etcd_dir()).output();
     }
 }
 
