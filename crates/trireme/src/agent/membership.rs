@@ -23,6 +23,9 @@ use crate::parts::joining;
 
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 const LONGEST_DELAY: Duration = Duration::from_secs(10);
+/// When a node that runs asks again who signs: so soon after its start, and then less and less often.
+const FIRST_LOOK: Duration = Duration::from_secs(10);
+const LONGEST_LOOK: Duration = Duration::from_secs(3600);
 /// How long a server may take to say whom it believes; a node that starts does not depend on it.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -99,6 +102,7 @@ pub struct Membership {
     pub authority: String,
     /// The node towards the API server.
     pub client: Client,
+    server: String,
 }
 
 impl Membership {
@@ -120,7 +124,7 @@ impl Membership {
     async fn ensure_once(directory: &Path, node: &str, invitation: &Invitation) -> Result<Self, Error> {
         if let Some(authority) = usable(directory, node, invitation)? {
             let member = Self::of(directory, node, authority, &invitation.server)?;
-            return member.with_latest_authority(&invitation.server).await;
+            return member.with_latest_authority().await;
         }
         let token = invitation.token.as_ref().ok_or(Error::NoToken)?;
         let authority = match &invitation.authority {
@@ -148,32 +152,47 @@ impl Membership {
         let file = client_file(directory);
         config.credentials = Credentials::certificate_files(&file, &file)?;
         let client = Client::https(config)?;
-        Ok(Self { directory: directory.to_owned(), node: node.to_owned(), authority, client })
+        let (directory, node, server) = (directory.to_owned(), node.to_owned(), server.to_owned());
+        Ok(Self { directory, node, authority, client, server })
     }
 
-    /// Learns whom the cluster believes now, from a server that is believed already: another authority may be about to follow. Who cannot be asked has said
-    /// before what there is to know.
-    async fn with_latest_authority(self, server: &str) -> Result<Self, Error> {
-        // Everybody may read it who shows nothing, and nobody else has to.
-        let mut config = Config::new(server);
-        config.trust = Trust::bundle(self.authority.as_bytes())?;
-        let unknown = Client::https(config)?;
-        let asked = unknown.get::<ConfigMap>("kube-public", joining::CLUSTER_INFO);
-        let Ok(Ok(info)) = tokio::time::timeout(PATIENCE, asked).await else { return Ok(self) };
-        match joining::authority_of(&info) {
-            Ok(authority) if authority != self.authority && Certificate::from_pem(&authority).is_ok() => {
+    /// Learns whom the cluster believes now: another authority may be about to follow.
+    async fn with_latest_authority(self) -> Result<Self, Error> {
+        match self.latest_authority().await {
+            Some(authority) if authority != self.authority => {
                 tracing::info!("the cluster believes another authority, or one more");
                 pki::write_private(&self.directory.join("ca.crt"), &authority)?;
-                Self::of(&self.directory, &self.node, authority, server)
+                Self::of(&self.directory, &self.node, authority, &self.server)
             }
             _ => Ok(self),
         }
     }
 
-    /// Whether a certificate was signed by the authority that signs now.
-    pub fn is_signed_by_the_present(&self, certificate: &Certificate) -> bool {
-        let present = Certificate::from_pem(&self.authority);
-        present.is_ok_and(|present| certificate.verify_signed_by(&present.public_key).is_ok())
+    /// Whom the cluster believes now, the one that signs first, from a server that is believed already. Who cannot be asked has said before what there is to know.
+    async fn latest_authority(&self) -> Option<String> {
+        // Everybody may read it who shows nothing, and nobody else has to.
+        let mut config = Config::new(&self.server);
+        config.trust = Trust::bundle(self.authority.as_bytes()).ok()?;
+        let unknown = Client::https(config).ok()?;
+        let asked = unknown.get::<ConfigMap>("kube-public", joining::CLUSTER_INFO);
+        let info = tokio::time::timeout(PATIENCE, asked).await.ok()?.ok()?;
+        joining::authority_of(&info).ok().filter(|authority| Certificate::from_pem(authority).is_ok())
+    }
+
+    /// Waits until another authority signs than the one that signed this certificate: then it is worth nothing soon. A server that has just started may say so some
+    /// seconds late, and a node that goes on for months was not asked to start again.
+    pub async fn superseded(&self, certificate: &Certificate) {
+        let (mut present, mut delay) = (self.authority.clone(), FIRST_LOOK);
+        while signed_by_first(certificate, &present) {
+            tokio::time::sleep(delay).await;
+            delay = (delay * 2).min(LONGEST_LOOK);
+            let Some(latest) = self.latest_authority().await.filter(|latest| *latest != present) else { continue };
+            // Connections believe whom they believed; the next start believes these.
+            match pki::write_private(&self.directory.join("ca.crt"), &latest) {
+                Ok(()) => present = latest,
+                Err(error) => tracing::warn!("the cluster's authorities are not written down: {error}"),
+            }
+        }
     }
 
     /// The file with certificate and key for a purpose.
@@ -183,6 +202,12 @@ impl Membership {
             Purpose::Serving => self.directory.join("serving.pem"),
         }
     }
+}
+
+/// Whether the first of these authorities, which is the one that signs, signed a certificate.
+fn signed_by_first(certificate: &Certificate, authorities: &str) -> bool {
+    let present = Certificate::from_pem(authorities);
+    present.is_ok_and(|present| certificate.verify_signed_by(&present.public_key).is_ok())
 }
 
 fn client_file(directory: &Path) -> PathBuf {

@@ -22,12 +22,10 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 pub async fn keep_client(member: &Membership, stop: CancellationToken) -> Result<(), Failure> {
     let file = member.file(Purpose::Client);
     let mut current = Certificate::from_pem(&std::fs::read_to_string(&file)?)?;
-    // What an authority signed that signs no more is worth nothing soon. Looked at once: what is signed from here on is signed by whoever signs.
-    let mut stale = !member.is_signed_by_the_present(&current);
     loop {
         tokio::select! {
-            () = due(&current), if !stale => {}
-            () = std::future::ready(()), if stale => stale = false,
+            () = due(&current) => {}
+            () = member.superseded(&current) => {}
             () = stop.cancelled() => return Ok(()),
         }
         let Some(pair) = obtain(member, Purpose::Client, &[], &stop).await else { return Ok(()) };

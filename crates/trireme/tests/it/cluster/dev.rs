@@ -11,7 +11,7 @@ use client::{Client, Config, Kind};
 use k8s_openapi::api::core::v1::Node;
 use testkit::Kubectl;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_trireme");
+pub const BINARY: &str = env!("CARGO_BIN_EXE_trireme");
 pub const IMAGE: &str = "trireme.local/cluster:1";
 /// Longer than anything that works takes, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(180);
@@ -44,12 +44,17 @@ impl Dev {
         Self::make('s', nodes, &[])
     }
 
+    /// A cluster whose authority is replaced.
+    pub fn rotated(nodes: u8) -> Self {
+        Self::make('c', nodes, &[])
+    }
+
     /// The letter tells clusters of one test process apart.
     fn make(letter: char, nodes: u8, further: &[&str]) -> Self {
         let home = tempfile::tempdir().expect("a directory");
         let id = std::process::id();
-        let letters = ['v', 'p', 's'].iter().position(|known| *known == letter).map_or(0, |at| at + 1);
-        let place = (id * 4 + u32::try_from(letters).expect("a few")) % 250;
+        let letters = ['v', 'p', 's', 'c'].iter().position(|known| *known == letter).map_or(0, |at| at + 1);
+        let place = (id * 5 + u32::try_from(letters).expect("a few")) % 250;
         let (name, octet) = (format!("{letter}{}", id % 1_000_000), u8::try_from(place).expect("below 250"));
         let kubeconfig = home.path().join(format!("{name}/{name}-1/data/admin.kubeconfig"));
         let kubectl = Kubectl::new(&kubeconfig, home.path());
@@ -216,7 +221,7 @@ fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-fn said(command: &mut Command) -> String {
+pub fn said(command: &mut Command) -> String {
     let output = command.output().expect("the command runs");
     assert!(output.status.success(), "{command:?}: {}", text(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()

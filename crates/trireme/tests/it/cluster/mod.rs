@@ -3,6 +3,7 @@
 //! One cluster for all of it: making one takes longer than most of what is asked of it.
 
 mod alone;
+mod authority;
 mod dev;
 mod policies;
 mod storage;
@@ -335,6 +336,19 @@ fn kernel(dev: &Dev, node: u8) -> Vec<String> {
     lines
 }
 
+/// Ends a node's Trireme by a signal; its pods go on.
+async fn end(dev: &Dev, node: u8, signal: &str) {
+    let pid = dev.pid(node);
+    let sent = Command::new("kill").args([signal, &pid]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "node {node} was running");
+    // Ended, though perhaps nobody asked about it yet.
+    until("it is dead", || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
+    })
+    .await;
+}
+
 async fn killed_under_load(dev: &Dev) {
     step("SIGKILL of Trireme while traffic flows");
     let address = cluster_ip(dev, "web").await;
@@ -344,15 +358,7 @@ async fn killed_under_load(dev: &Dev) {
     let load = Load::start(dev, "client-2", &format!("http://{address}/")).await;
     // The first has the control plane, too.
     for node in 1..=2 {
-        let pid = dev.pid(node);
-        let killed = Command::new("kill").args(["-KILL", &pid]).status();
-        assert!(killed.is_ok_and(|status| status.success()), "node {node} was running");
-        // Ended, though perhaps nobody asked about it yet.
-        until("it is dead", || {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
-        })
-        .await;
+        end(dev, node, "-KILL").await;
     }
     ping(&mut echo);
     let mut fresh = connect_to_echo(dev);
