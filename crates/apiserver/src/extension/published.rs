@@ -81,7 +81,7 @@ impl Published {
     /// Of the built-in groups alone.
     pub fn new(built_in: Vec<Group>) -> Self {
         Self {
-            built_in: BuiltIn::new(built_in, rules::names::VERSION),
+            built_in: BuiltIn::new(built_in, release(rules::names::VERSION)),
             definitions: RwLock::default(),
             discovery: Remembered::default(),
             openapi: Remembered::default(),
@@ -201,6 +201,12 @@ impl Published {
     }
 }
 
+/// A version as OpenAPI names it: `1.37` for `v1.37.0`.
+fn release(version: &str) -> &str {
+    let version = version.trim_start_matches('v');
+    version.rsplit_once('.').map_or(version, |(release, _)| release)
+}
+
 fn of(name: &str, mut resources: Vec<Resource>) -> Version {
     resources.sort_by(|a, b| a.plural.cmp(&b.plural));
     let stability = Stability::of(name);
@@ -210,6 +216,15 @@ fn of(name: &str, mut resources: Vec<Resource>) -> Version {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn documents_name_the_release_and_no_patch_of_it() {
+        let published = Published::new(Vec::new());
+        let document = published.openapi().v2(crate::openapi::Form::V2Json).bytes();
+        let document: serde_json::Value = serde_json::from_slice(&document).expect("JSON");
+        let (major, minor) = (&rules::names::VERSION[1..2], rules::names::VERSION.split('.').nth(1).expect("a minor"));
+        assert_eq!(document["info"]["version"], format!("{major}.{minor}"));
+    }
 
     #[test]
     fn json_of_what_comes_late_is_made_before_protobuf_of_what_was_there() {

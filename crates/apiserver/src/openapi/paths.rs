@@ -166,7 +166,7 @@ pub(super) fn group_root(group: &str) -> PathItem {
 pub(super) fn version() -> PathItem {
     let info = ContentSchema::Type(Str::Borrowed("io.k8s.apimachinery.pkg.version.Info"));
     let said = ("getCodeVersion", "get the version information for this server");
-    plain("/version/", said, "version", Content { produces: &[JSON], schema: info })
+    plain("/version/", said, "version", (&[JSON], Content { produces: &[JSON], schema: info }))
 }
 
 pub(super) fn issuer() -> PathItem {
@@ -175,7 +175,7 @@ pub(super) fn issuer() -> PathItem {
         "getServiceAccountIssuerOpenIDConfiguration",
         "get service account issuer OpenID configuration, also known as the 'OIDC discovery doc'",
     );
-    plain("/.well-known/openid-configuration/", said, "WellKnown", issuer)
+    plain("/.well-known/openid-configuration/", said, "WellKnown", (&[], issuer))
 }
 
 pub(super) fn keys() -> PathItem {
@@ -184,21 +184,23 @@ pub(super) fn keys() -> PathItem {
         "getServiceAccountIssuerOpenIDKeyset",
         "get service account issuer OpenID JSON Web Key Set (contains public token verification keys)",
     );
-    plain("/openid/v1/jwks/", said, "openid", keys)
+    plain("/openid/v1/jwks/", said, "openid", (&[], keys))
 }
 
 /// `said` is the name of the operation, and what it is for.
 fn discovery(path: String, said: (String, &str), tag: String, kind: &str) -> PathItem {
     let content = Content { produces: OBJECT, schema: ContentSchema::Type(format!("{META}{kind}").into()) };
-    plain(path, said, tag, content)
+    plain(path, said, tag, (OBJECT, content))
 }
 
+/// `media` is what version 2 says that it reads, and what it answers.
 fn plain(
     path: impl Into<String>,
     said: (impl Into<String>, &str),
     tag: impl Into<String>,
-    content: Content,
+    media: (&'static [&'static str], Content),
 ) -> PathItem {
+    let (reads, content) = media;
     let operation = Operation {
         method: "get",
         id: said.0.into(),
@@ -207,7 +209,7 @@ fn plain(
         about: None,
         parameters: Vec::new(),
         body: None,
-        reads: ANYTHING,
+        reads,
         responses: vec![Response { code: "200", content: Some(content) }, UNAUTHORIZED],
     };
     PathItem { path: path.into(), parameters: Vec::new(), operations: vec![operation] }
@@ -339,8 +341,10 @@ impl Site<'_> {
     }
 
     fn parameters(&self, action: Action, path: &str) -> Vec<Parameter> {
+        // What is read or written there, which is not always what has the name.
+        let of = self.sub.filter(|_| !self.is_custom()).map_or(&self.resource.kind, |sub| &sub.kind);
         let new = |name: &'static str, place: &'static str, kind: &'static str| {
-            let description = words::of_parameter(action, place, name, &self.resource.kind);
+            let description = words::of_parameter(action, place, name, of);
             Parameter { name: Str::Borrowed(name), place, kind, description }
         };
         let query = |&(name, kind): &Query| new(name, "query", kind);

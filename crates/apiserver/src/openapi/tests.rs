@@ -54,6 +54,17 @@ fn every_document_of_version_3_is_upstreams() {
 }
 
 #[test]
+fn version_2_says_what_is_read_and_whose_name_is_meant() {
+    let v2 = parse(everything().v2(Form::V2Json));
+    let attach = &v2["paths"]["/api/v1/namespaces/{namespace}/pods/{name}/attach"]["parameters"];
+    let named = attach.as_array().into_iter().flatten().find(|one| one["name"] == "name").expect("a name");
+    assert_eq!(named["description"], "name of the PodAttachOptions");
+    assert_eq!(v2["paths"]["/version/"]["get"]["consumes"], json!(["application/json"]));
+    assert_eq!(v2["paths"]["/apis/"]["get"]["consumes"][2], "application/vnd.kubernetes.protobuf");
+    assert!(v2["paths"]["/openid/v1/jwks/"]["get"]["consumes"].is_null());
+}
+
+#[test]
 fn the_issuer_of_tokens_is_described() {
     let document = document(&everything(), ".well-known/openid-configuration");
     let operation = &document["paths"]["/.well-known/openid-configuration/"]["get"];

@@ -75,9 +75,11 @@ fn operation(operation: &Operation) -> Value {
         "operationId": operation.id,
         "tags": [operation.tag],
         "schemes": ["https"],
-        "consumes": consumes,
         "produces": produces.map(|content| content.produces).unwrap_or_default(),
     });
+    if !consumes.is_empty() {
+        value["consumes"] = json!(consumes);
+    }
     if !parameters.is_empty() {
         value["parameters"] = Value::Array(parameters);
     }
