@@ -53,6 +53,36 @@ impl TypeMeta {
         let group = GroupVersion::parse(&self.api_version).map(|version| version.group.to_string());
         Err(ApiError::invalid(&group.unwrap_or_default(), &self.kind, value::text(object, "metadata.name"), &errors))
     }
+
+    /// Refuses an object of another version or kind.
+    fn check(&self, call: &Call<'_>, object: &Value, options: &WriteOptions) -> Result<(), ApiError> {
+        let facts = &call.served.facts;
+        let expected = facts.api_version();
+        if self.api_version == expected {
+            return self.judge(call, object);
+        }
+        match GroupVersion::parse(&self.api_version) {
+            // Of a version that is not there no field is known.
+            Some(version) if version.group == facts.group && self.kind == facts.kind => {
+                let names = object.as_object().into_iter().flat_map(|fields| fields.keys());
+                let names = names.filter(|name| !matches!(name.as_str(), "apiVersion" | "kind" | "metadata"));
+                let unknown = names.map(|name| format!("unknown field {name:?}")).collect();
+                strictness(unknown, options, &call.exchange.notes)
+                    .map_err(|why| codec::cannot_be_handled(&self.kind, &version.version, &facts.kind, &why))?;
+            }
+            None if !self.api_version.is_empty() => return Ok(()),
+            _ => {}
+        }
+        let (said, why) = (&self.api_version, "does not match the expected API version");
+        Err(ApiError::bad_request(format!("the API version in the data ({said}) {why} ({expected})")))
+    }
+
+    /// Why its metadata cannot be read, if so: upstream reads that before it looks at version and kind.
+    fn unreadable(&self, call: &Call<'_>, object: &Value) -> Option<ApiError> {
+        let why = apiextensions::Schema::coerce_metadata(&mut object.clone()).err()?;
+        let version = self.api_version.rsplit('/').next().unwrap_or_default();
+        Some(codec::cannot_be_handled(&self.kind, version, &call.served.facts.kind, &why))
+    }
 }
 
 /// Why nobody can tell the kind of an object with this text.
@@ -67,7 +97,10 @@ pub(super) fn check(
     sent: Option<&Bytes>,
     options: &WriteOptions,
 ) -> Result<(), ApiError> {
-    let (Some(fields), facts) = (object.as_object(), &call.served.facts) else { return Ok(()) };
+    if !object.is_object() {
+        return Ok(());
+    }
+    let facts = &call.served.facts;
     let claimed = TypeMeta::of(object);
     if claimed.kind.is_empty() {
         let sent = sent.cloned().unwrap_or_else(|| object.to_string().into());
@@ -77,23 +110,10 @@ pub(super) fn check(
             _ => unrecognized(ApiError::bad_request(why), &facts.kind, "", &sent),
         });
     }
-    let expected = facts.api_version();
-    if claimed.api_version != expected {
-        match GroupVersion::parse(&claimed.api_version) {
-            // Of a version that is not there no field is known.
-            Some(version) if version.group == facts.group && claimed.kind == facts.kind => {
-                let names = fields.keys().filter(|name| !matches!(name.as_str(), "apiVersion" | "kind" | "metadata"));
-                let unknown = names.map(|name| format!("unknown field {name:?}")).collect();
-                strictness(unknown, options, &call.exchange.notes)
-                    .map_err(|why| codec::cannot_be_handled(&claimed.kind, &version.version, &facts.kind, &why))?;
-            }
-            None if !claimed.api_version.is_empty() => return Ok(()),
-            _ => {}
-        }
-        let (said, why) = (&claimed.api_version, "does not match the expected API version");
-        return Err(ApiError::bad_request(format!("the API version in the data ({said}) {why} ({expected})")));
+    claimed.check(call, object, options).map_err(|error| claimed.unreadable(call, object).unwrap_or(error))?;
+    // What has no version at all is refused by whoever reads it.
+    if claimed.api_version == facts.api_version() {
+        value::set(object, "kind", &*facts.kind);
     }
-    claimed.judge(call, object)?;
-    value::set(object, "kind", &*facts.kind);
     Ok(())
 }

@@ -42,6 +42,16 @@ async fn who_sends_an_object_of_another_kind_is_told_so() {
     assert_eq!(said(&server.post(&fleet("v1"), &odd("kind", json!("Other"))).await), (422, other.to_owned()));
     let version = "the API version in the data (v1) does not match the expected API version (harbour.example.com/v1)";
     assert_eq!(said(&server.post(&fleet("v1"), &odd("apiVersion", json!("v1"))).await), (400, version.to_owned()));
+    // Metadata is read before anybody looks at these.
+    for (field, value, shown) in [("kind", "Other", ("Other", "v1")), ("apiVersion", "h/v9", ("Ship", "v9"))] {
+        let mut unreadable = odd(field, json!(value));
+        unreadable["metadata"]["name"] = json!(1);
+        let (kind, version) = shown;
+        let why = format!(
+            "{kind} in version {version:?} cannot be handled as a Ship: json: cannot unmarshal number into Go struct field ObjectMeta.name of type string"
+        );
+        assert_eq!(said(&server.post(&fleet("v1"), &unreadable).await), (400, why));
+    }
     let strict = format!("{}?fieldValidation=Strict", fleet("v1"));
     let unknown = r#"Ship in version "v9" cannot be handled as a Ship: strict decoding error: unknown field "spec""#;
     let of_another = odd("apiVersion", json!("harbour.example.com/v9"));
