@@ -1,12 +1,13 @@
 //! Long texts that are seldom read, kept compressed in memory: definitions of custom resources, and what documents say of them.
 //!
-//! A text is packed on its own, ends at a whole byte and refers to nothing outside of it: packed texts one after the other are the body of one gzip
-//! stream ([`gzip`]).
+//! A text is packed on its own and ends at a whole byte: packed texts one after the other are the body of one gzip stream ([`gzip`]). It refers to nothing
+//! outside of it, unless it was packed to stand behind another ([`Packed::behind`]).
 
 use std::fmt;
 use std::io::Write as _;
+use std::sync::Arc;
 
-use flate2::{Compress, Compression, Crc, FlushCompress, Status};
+use flate2::{Compress, Compression, Crc, Decompress, FlushCompress, FlushDecompress, Status};
 
 /// Such texts repeat themselves so much that more effort gains little.
 const EFFORT: Compression = Compression::new(2);
@@ -21,6 +22,8 @@ pub struct Packed {
     deflated: Box<[u8]>,
     length: usize,
     checksum: Crc,
+    /// The text that it stands behind, if it refers to one.
+    before: Option<Arc<[u8]>>,
 }
 
 impl fmt::Debug for Packed {
@@ -32,7 +35,18 @@ impl fmt::Debug for Packed {
 
 impl Packed {
     pub fn new(text: &[u8]) -> Self {
+        Self::pack(text, None)
+    }
+
+    /// Packs a text that always stands just behind another, of which it repeats much.
+    pub fn behind(before: &Arc<[u8]>, text: &[u8]) -> Self {
+        Self::pack(text, Some(before.clone()))
+    }
+
+    fn pack(text: &[u8], before: Option<Arc<[u8]>>) -> Self {
         let mut packer = Compress::new(EFFORT, false);
+        // What cannot be referred to is packed as if it stood alone.
+        let before = before.filter(|before| packer.set_dictionary(before).is_ok());
         let mut deflated = Vec::with_capacity(text.len() / 8 + 64);
         loop {
             let rest = &text[packer.total_in() as usize..];
@@ -46,7 +60,7 @@ impl Packed {
         }
         let mut checksum = Crc::new();
         checksum.update(text);
-        Self { deflated: deflated.into(), length: text.len(), checksum }
+        Self { deflated: deflated.into(), length: text.len(), checksum, before }
     }
 
     /// Nothing if the text is short, or does not become much shorter: what is encrypted does not.
@@ -70,6 +84,14 @@ impl Packed {
     pub fn unpack(&self, out: &mut Vec<u8>) {
         let end = out.len() + self.length;
         out.reserve_exact(self.length);
+        if let Some(before) = &self.before {
+            let mut unpacker = Decompress::new(false);
+            let unpacked = unpacker
+                .set_dictionary(before)
+                .and_then(|_| unpacker.decompress_vec(&self.deflated, out, FlushDecompress::Sync));
+            assert!(unpacked.is_ok() && out.len() == end, "what was packed here unpacks");
+            return;
+        }
         let mut unpacker = flate2::write::DeflateDecoder::new(&mut *out);
         let unpacked = unpacker.write_all(&self.deflated).and_then(|()| unpacker.flush());
         drop(unpacker);
@@ -120,6 +142,21 @@ mod tests {
         let mut unpacked = Vec::new();
         flate2::read::GzDecoder::new(&*gzip(packed.iter())).read_to_end(&mut unpacked).expect("one gzip stream");
         assert!(unpacked == texts.concat());
+    }
+
+    #[test]
+    fn a_text_behind_another_does_not_repeat_it() {
+        let list: Arc<[u8]> = noise(8_000).into();
+        let text = [b"head", &list[..], b"between", &list[..], b"end"].concat();
+        let packed = [Packed::new(b"{"), Packed::new(&list), Packed::behind(&list, &text)];
+        assert!(packed[2].deflated.len() * 10 < packed[1].deflated.len(), "{packed:?}");
+        assert!(packed[2].text() == text);
+        let mut out = b"before".to_vec();
+        packed[2].unpack(&mut out);
+        assert!(out == [b"before", &text[..]].concat());
+        let mut unpacked = Vec::new();
+        flate2::read::GzDecoder::new(&*gzip(packed.iter())).read_to_end(&mut unpacked).expect("one gzip stream");
+        assert!(unpacked == [b"{", &list[..], &text[..]].concat());
     }
 
     #[test]

@@ -4,12 +4,13 @@
 //! repeats them wherever they are, so their lists are cut out of what is said of custom resources and kept once for all.
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;
 use facts::{Resource, Subresource, Verbs};
 use memchr::memmem;
+use packed::Packed;
 use parking_lot::RwLock;
 use serde_json::{Map, Value, json};
 
@@ -75,29 +76,21 @@ pub(super) fn section(parameters: impl Iterator<Item = Value>) -> Map<String, Va
 /// A list of parameters as it stands in documents of a form.
 struct List {
     finder: memmem::Finder<'static>,
+    text: Arc<[u8]>,
     piece: Piece,
 }
 
-/// Paths of a custom resource as pieces, of which the long ones are kept once.
+/// Paths of a custom resource as pieces: what comes before the first long list, the list, which is kept once for all, and the rest, which says
+/// that list again and again and so refers to it.
 pub(super) fn cut(form: Form, paths: &[u8]) -> Vec<Piece> {
-    let lists = lists(form);
-    let found = |list: &'static List| list.finder.find_iter(paths).map(move |at| (at, list)).collect::<Vec<_>>();
-    let mut found: Vec<(usize, &List)> = lists.iter().flat_map(found).collect();
-    found.sort_by_key(|(at, _)| *at);
-    let (mut pieces, mut done) = (Vec::new(), 0);
-    for (at, list) in found {
-        // A list within another was part of that.
-        let Some(own) = paths.get(done..at) else { continue };
-        if !own.is_empty() {
-            pieces.push(piece(own));
-        }
-        pieces.push(list.piece.clone());
-        done = at + list.finder.needle().len();
-    }
-    if done < paths.len() {
-        pieces.push(piece(&paths[done..]));
-    }
-    pieces
+    let found = lists(form).iter().filter_map(|list| Some((list.finder.find(paths)?, list)));
+    let Some((at, list)) = found.min_by_key(|(at, _)| *at) else { return whole(paths) };
+    let rest = &paths[at + list.text.len()..];
+    vec![piece(&paths[..at]), list.piece.clone(), Arc::new(Packed::behind(&list.text, rest))]
+}
+
+fn whole(paths: &[u8]) -> Vec<Piece> {
+    if paths.is_empty() { Vec::new() } else { vec![piece(paths)] }
 }
 
 /// The long lists of parameters of custom resources.
@@ -113,19 +106,18 @@ fn lists(form: Form) -> &'static [List] {
             let list: Value = parameters.iter().map(v3::parameter).collect();
             form.list(&list, of_path)
         });
-        let mut texts: Vec<Vec<u8>> = texts.filter(|text| text.len() >= LONG).collect();
-        // The longest of those that begin at one place comes first.
-        texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
+        let mut texts: Vec<Vec<u8>> = texts.collect();
+        texts.sort();
         texts.dedup();
-        texts
-            .into_iter()
-            .map(|text| List { piece: piece(&text), finder: memmem::Finder::new(&text).into_owned() })
-            .collect()
+        let longest = texts.iter().map(Vec::len).max().unwrap_or(0);
+        texts.retain(|text| text.len() > longest / 2);
+        let list = |text: Vec<u8>| {
+            let finder = memmem::Finder::new(&text).into_owned();
+            List { piece: piece(&text), text: text.into(), finder }
+        };
+        texts.into_iter().map(list).collect()
     })
 }
-
-/// A shorter list is not worth a piece of its own.
-const LONG: usize = 1024;
 
 /// The paths of a custom resource that has all that one can have, in a namespace and not.
 fn items() -> Vec<PathItem> {
@@ -148,6 +140,8 @@ fn items() -> Vec<PathItem> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+
     use super::super::tests::openapi;
     use super::*;
 
@@ -188,12 +182,15 @@ mod tests {
                 form.parts(Map::new(), items).paths
             };
             let (one, other) = (paths("ships"), paths("rafts"));
+            assert!(one.len() == 3 && Arc::ptr_eq(&one[1], &other[1]) && one[1].len() > 4096, "{form:?}: {one:?}");
             let text = |pieces: &[Piece]| pieces.iter().flat_map(|piece| piece.text()).collect::<Vec<u8>>();
-            let common = |a: &Piece| other.iter().any(|b| std::sync::Arc::ptr_eq(a, b));
-            let (shared, own): (Vec<&Piece>, Vec<&Piece>) = one.iter().partition(|piece| common(piece));
-            let length = |pieces: &[&Piece]| pieces.iter().map(|piece| piece.len()).sum::<usize>();
-            assert!(length(&shared) > 2 * length(&own), "{form:?}: {} of {}", length(&shared), length(&own));
-            assert_eq!(length(&shared) + length(&own), text(&one).len());
+            // Little is left that every definition has to keep for itself.
+            let own = packed::gzip([&*one[0], &*one[2]].into_iter()).len();
+            assert!(own * 10 < text(&one).len(), "{form:?}: {own} of {}", text(&one).len());
+            let mut unpacked = Vec::new();
+            let gzip = super::super::Assembled::new(String::new(), one.clone()).gzip();
+            flate2::read::GzDecoder::new(&gzip[..]).read_to_end(&mut unpacked).expect("one stream");
+            assert!(unpacked == text(&one));
             if form == Form::V3Json {
                 let text = [b"{", &text(&one)[..], b"}"].concat();
                 let document: Value = serde_json::from_slice(&text).expect("JSON");
