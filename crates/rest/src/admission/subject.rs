@@ -1,5 +1,6 @@
 //! A write as webhooks and policies see it: in the version they want, with the request described as upstream describes it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use kinds::convert;
@@ -76,8 +77,16 @@ impl<'a> Subject<'a> {
             return scale_of(self.request.resource, object);
         }
         let mut shown = convert::between(storage, version, object.clone());
-        if let Some(ty) = version.ty {
-            schema::settle(&mut shown, ty.def(), schema::Form::Shown);
+        match version.ty {
+            Some(ty) => {
+                schema::settle(&mut shown, ty.def(), schema::Form::Shown);
+            }
+            // Others read `1.0` into no integer, and are sent `1`.
+            None => {
+                if let Cow::Owned(written) = apiextensions::as_go_writes(&shown) {
+                    shown = written;
+                }
+            }
         }
         shown
     }

@@ -175,8 +175,9 @@ impl Form {
         if self.api_version == self.stored_version {
             return Ok(as_go_writes(tree));
         }
+        let tree = as_go_writes(tree);
         let mut stored = match &self.converter {
-            None => tree.clone(),
+            None => tree.into_owned(),
             Some(converter) => {
                 let originals = [original(tree.to_string().into())?];
                 let converted = converter.convert(&originals, &self.stored_version).await?;

@@ -16,7 +16,9 @@ async fn hook() -> Https {
             let review: Value = serde_json::from_slice(request.body()).expect("a review");
             let question = &review["request"];
             let object = if question["operation"] == "DELETE" { &question["oldObject"] } else { &question["object"] };
-            let denied = object["spec"]["name"] == "pirate" || object["metadata"]["labels"]["pirate"] == "yes";
+            let marked = object["spec"]["name"] == "pirate" || object["metadata"]["labels"]["pirate"] == "yes";
+            // A webhook in Go reads no integer from a text such as `3.0`.
+            let denied = marked || object["spec"]["masts"].is_f64();
             let mut response = json!({"uid": question["uid"], "allowed": !denied, "status": {"message": "no pirates"}});
             if request.uri().path() == "/mutate" {
                 let patch = json!([
@@ -44,7 +46,7 @@ fn configuration(kind: &str, hook: &Https, path: &str, rule: &Value) -> Value {
 #[tokio::test]
 async fn webhooks_see_change_and_refuse_custom_resources() {
     let hook = hook().await;
-    let names = spec(json!({"name": {"type": "string"}}));
+    let names = spec(json!({"name": {"type": "string"}, "masts": {"type": "integer"}}));
     let server = serving(&ships(json!([version("v1", false, names.clone()), version("v2", true, names)]))).await;
     let rule = json!({"apiGroups": ["harbour.example.com"], "apiVersions": ["v1"], "resources": ["ships"], "operations": ["*"]});
     let configurations = "/apis/admissionregistration.k8s.io/v1";
@@ -58,7 +60,7 @@ async fn webhooks_see_change_and_refuse_custom_resources() {
         (denied.status, denied.message().as_str()),
         (400, "admission webhook \"hook.example.com\" denied the request: no pirates")
     );
-    assert_eq!(server.post(&fleet("v1"), &ship("argo", json!({"name": "Argo"}))).await.status, 201);
+    assert_eq!(server.post(&fleet("v1"), &ship("argo", json!({"name": "Argo", "masts": 3.0}))).await.status, 201);
     let path = format!("{}/argo", fleet("v2"));
     let merge = "application/merge-patch+json";
     // What is asked for in another version is the same.
