@@ -34,9 +34,16 @@ pub fn json(ok: bool, headers: &[(&'static str, String)], body: String) -> Answe
     builder.body(Full::new(Bytes::from(body))).expect("every header is a constant or a number")
 }
 
-/// An answer in plain text.
-pub fn text(body: String) -> Answer {
+/// Figures, as Prometheus reads them.
+pub fn figures(body: String) -> Answer {
     let builder = Response::builder().header("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
+    builder.body(Full::new(Bytes::from(body))).expect("the header is a constant")
+}
+
+/// A word or two.
+pub fn text(body: &'static str) -> Answer {
+    let builder = Response::builder().header("Content-Type", "text/plain; charset=utf-8");
+    let builder = builder.header("X-Content-Type-Options", "nosniff");
     builder.body(Full::new(Bytes::from(body))).expect("the header is a constant")
 }
 

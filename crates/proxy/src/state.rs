@@ -15,6 +15,8 @@ const GOING_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
 
 /// Changes that wait longer than this to be written make the proxy unhealthy.
 const LATE: Duration = Duration::from_secs(60);
+/// What upstream calls a proxy that writes these rules.
+const MODE: &str = "nftables";
 /// Go's zero time, for what has not happened.
 const NEVER: &str = "0001-01-01T00:00:00Z";
 
@@ -157,9 +159,15 @@ impl State {
 
     /// The metrics server's answers.
     pub fn metrics(&self, path: &str) -> Answer {
-        if path != "/metrics" {
-            return http::not_found();
+        match path {
+            "/metrics" => http::figures(self.figures()),
+            "/proxyMode" => http::text(MODE),
+            "/healthz" => http::text("ok"),
+            _ => http::not_found(),
         }
+    }
+
+    fn figures(&self) -> String {
         let mut out = String::new();
         figures::write(&[&self.full, &self.partial], &mut out);
         let seconds = self.progress.lock().updated.map_or(0, |updated| u64::try_from(updated.as_second()).unwrap_or(0));
@@ -192,7 +200,7 @@ impl State {
                 samples.add(&[("code", code)], count.load(Ordering::Relaxed) as f64);
             }
         }
-        http::text(out)
+        out
     }
 }
 
@@ -230,6 +238,11 @@ mod tests {
         assert_eq!(state.health_at("/livez", after(LATE)).status(), 200);
         assert_eq!(state.health("/other").status(), 404);
         let body = state.metrics("/metrics").into_body();
+        assert_eq!(
+            ["/proxyMode", "/healthz", "/other"].map(|path| state.metrics(path).status().as_u16()),
+            [200, 200, 404]
+        );
+        assert!(format!("{:?}", state.metrics("/proxyMode").into_body()).contains("nftables"));
         let text = format!("{body:?}");
         assert!(text.contains("kubeproxy_proxy_livez_total{code=\\\"503\\\"} 1"), "{text}");
     }
