@@ -66,9 +66,8 @@ impl Bucket {
         let failed = |source| Error::File { path: file.display().to_string(), source };
         let size = std::fs::metadata(file).map_err(failed)?.len();
         let opened = File::open(file).map_err(failed)?;
-        let mut source = Source { file: opened, part: part_size(size) };
-        let (first, hash, next) = source.read().await.map_err(failed)?;
-        source = next;
+        let source = Source { file: opened, part: part_size(size) };
+        let (first, hash, source) = source.read().await.map_err(failed)?;
         if size <= source.part {
             let ask = Ask { method: Method::PUT, path: &self.path(key), query: &[], body: first, hash: &hash };
             return self.connection.document(&ask).await.map(drop);

@@ -74,13 +74,13 @@ impl Connection {
     /// What comes next of an answer that is read as it comes.
     pub(crate) async fn chunk(&self, body: &mut Incoming) -> Result<Option<Bytes>, Error> {
         loop {
-            match tokio::time::timeout(STILL, body.frame()).await {
-                Err(_) => return Err(self.failed("the answer stands still")),
-                Ok(None) => return Ok(None),
-                Ok(Some(frame)) => match frame.map_err(|error| self.failed(error))?.into_data() {
-                    Ok(data) => return Ok(Some(data)),
-                    Err(_) => {}
-                },
+            let Ok(frame) = tokio::time::timeout(STILL, body.frame()).await else {
+                return Err(self.failed("the answer stands still"));
+            };
+            let Some(frame) = frame else { return Ok(None) };
+            // What is no data is what a server says at the end of its answer.
+            if let Ok(data) = frame.map_err(|error| self.failed(error))?.into_data() {
+                return Ok(Some(data));
             }
         }
     }

@@ -199,8 +199,13 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
+        let end = |id: &str| drop(std::process::Command::new("kill").args(["-KILL", id]).output());
+        // The server first: it would start its etcd again.
+        if let Some(id) = self.server.id() {
+            end(&id.to_string());
+        }
         if let Some(id) = self.etcd() {
-            let _ = std::process::Command::new("kill").args(["-KILL", &id]).output();
+            end(&id);
         }
         // Where it has a file system of its own.
         let _ = std::process::Command::new("umount").arg("--lazy").arg(self.etcd_dir()).output();
