@@ -406,7 +406,7 @@ mod tests {
         use prost::Message;
         let txn =
             Txn { key: "k".into(), expect: Expect::Absent, op: Op::Delete, write: None, note: Default::default() };
-        let compare = request(&Keys::default(), &txn, 0).compare.remove(0);
+        let compare = request(&Keys::default(), &txn, None, 0).compare.remove(0);
         // Key, then the target, then tag 6 with its value: a oneof member is sent even when it is 0.
         assert_eq!(compare.encode_to_vec(), [0x10, 2, 0x1a, 1, b'k', 0x30, 0]);
     }

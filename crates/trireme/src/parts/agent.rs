@@ -303,7 +303,7 @@ async fn names(
     let bound = dns::bind(&config).await?;
     let metrics = bound.metrics();
     let page = move |path: &str| match path {
-        "/metrics" => proxy::http::text(metrics.render()),
+        "/metrics" => proxy::http::figures(metrics.render()),
         _ => proxy::http::not_found(),
     };
     let addresses = bound.addresses().into_iter().map(|at| SocketAddr::new(at.ip(), DNS_METRICS_PORT));

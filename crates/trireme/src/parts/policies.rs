@@ -148,7 +148,7 @@ pub async fn keep(policies: Option<(Agent, Arc<Policies>)>, stop: CancellationTo
         "/metrics" => {
             let mut text = String::new();
             netpol::figures::write(&mut text);
-            proxy::http::text(text)
+            proxy::http::figures(text)
         }
         _ => proxy::http::not_found(),
     };
