@@ -212,14 +212,22 @@ impl Set {
     /// As `fieldsV1` has it.
     pub fn encode(&self) -> Value {
         fn node(node: &Node) -> Value {
-            let own =
-                (node.member && !node.children.is_empty()).then(|| (".".to_owned(), Value::Object(Object::new())));
-            Value::Object(own.into_iter().chain(fields(&node.children)).collect())
+            let mut fields = Object::new();
+            if node.member && !node.children.is_empty() {
+                fields.insert(".".to_owned(), Value::Object(Object::new()));
+            }
+            put(&node.children, &mut fields);
+            Value::Object(fields)
         }
-        fn fields(set: &Set) -> impl Iterator<Item = (String, Value)> + '_ {
-            set.entries.iter().map(|entry| (entry.element.encode(), node(&entry.node)))
+        // One by one: most have a few entries, and to collect them would make a list of them first.
+        fn put(set: &Set, fields: &mut Object) {
+            for entry in &set.entries {
+                fields.insert(entry.element.encode(), node(&entry.node));
+            }
         }
-        Value::Object(fields(self).collect())
+        let mut fields = Object::new();
+        put(self, &mut fields);
+        Value::Object(fields)
     }
 
     /// Reads `fieldsV1`.
