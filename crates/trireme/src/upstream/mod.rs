@@ -182,6 +182,8 @@ impl Reading<'_> {
         setting.check(&value).map_err(|why| format!("--{name}: {why}"))?;
         match setting.doing {
             Doing::Honoured("verbosity") => into.line.extend(verbosity(&value)?),
+            // Every command of ours has it, and clap lists it only when it has built the command.
+            Doing::Honoured("help") => into.line.extend((value == "true").then(|| "--help".into())),
             Doing::Honoured(version::FLAG) => match version::asked(&value)? {
                 version::Asked::Print(text) => into.instead = Some(text),
                 version::Asked::Report if option(self.command, version::REPORTED).is_some() => {

@@ -67,6 +67,7 @@ fn lines_of_ours_stay_as_they_are() {
         "trireme -v token create --server",
         "trireme agent --config /c --token x",
         "trireme kubectl get pods --v=3",
+        "trireme server --help",
         "trireme version",
     ] {
         assert_eq!(read(line).as_deref(), Ok(line));
