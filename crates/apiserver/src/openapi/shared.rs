@@ -186,7 +186,7 @@ mod tests {
             let text = |pieces: &[Piece]| pieces.iter().flat_map(|piece| piece.text()).collect::<Vec<u8>>();
             // Little is left that every definition has to keep for itself.
             let own = packed::gzip([&*one[0], &*one[2]].into_iter()).len();
-            assert!(own * 8 < text(&one).len(), "{form:?}: {own} of {}", text(&one).len());
+            assert!(own * 6 < text(&one).len(), "{form:?}: {own} of {}", text(&one).len());
             let mut unpacked = Vec::new();
             let gzip = super::super::Assembled::new(String::new(), one.clone()).gzip();
             flate2::read::GzDecoder::new(&gzip[..]).read_to_end(&mut unpacked).expect("one stream");
