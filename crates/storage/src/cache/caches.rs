@@ -11,6 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use store::{Event, Range, Revision, Store};
 use threads::prompt::{self, Lane};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::{Cache, Keeping, Ring, State};
 
@@ -18,6 +19,8 @@ use super::{Cache, Keeping, Ring, State};
 pub(super) const LOAD_PAGE: usize = 10_000;
 /// How long a read waits for the cache to catch up with the store.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(3);
+/// So long a change is at hand for watchers that come back, and at most twice as long.
+const FRESH: Duration = Duration::from_secs(25);
 
 /// The caches of all resources, and how far they have come.
 pub struct Caches {
@@ -196,7 +199,21 @@ impl Caches {
             Err(error) => return error,
         };
         let mut batches = events.ready_chunks(256);
-        while let Some(batch) = batches.next().await {
+        let mut forgetting: Option<Instant> = None;
+        loop {
+            if forgetting.is_some_and(|at| at <= Instant::now()) {
+                // While nothing happens there is soon nothing to forget, and no more turns.
+                forgetting = self.forget().then(|| Instant::now() + FRESH);
+            }
+            let batch = match forgetting {
+                None => batches.next().await,
+                Some(at) => match tokio::time::timeout_at(at, batches.next()).await {
+                    Ok(batch) => batch,
+                    Err(_) => continue,
+                },
+            };
+            let Some(batch) = batch else { break };
+            forgetting.get_or_insert_with(|| Instant::now() + FRESH);
             self.well.store(true, Ordering::Relaxed);
             let mut broken = None;
             for event in batch {
@@ -216,6 +233,21 @@ impl Caches {
             }
         }
         store::Error::Unavailable("the event stream ended".to_owned())
+    }
+
+    /// Lets go of changes that are no news; whether there are others.
+    fn forget(&self) -> bool {
+        let (mut forgotten, mut left) = (Vec::new(), false);
+        for cache in self.by_prefix.read().values() {
+            let mut state = cache.state.write();
+            forgotten.extend(state.ring.forget());
+            left |= !state.ring.is_empty();
+        }
+        if !forgotten.is_empty() {
+            // The feed is not to wait for that.
+            tokio::task::spawn_blocking(move || drop(forgotten));
+        }
+        left
     }
 
     /// A moment before the next attempt to reach a store that is away.

@@ -21,6 +21,8 @@ pub struct Change {
 pub struct Ring {
     floor: Revision,
     changes: VecDeque<Arc<Change>>,
+    /// How far it had come when it was asked to forget last.
+    mark: Revision,
 }
 
 impl Ring {
@@ -29,7 +31,7 @@ impl Ring {
 
     /// An empty ring that knows everything after `revision`.
     pub fn starting_at(revision: Revision) -> Self {
-        Self { floor: revision, changes: VecDeque::new() }
+        Self { floor: revision, changes: VecDeque::new(), mark: 0 }
     }
 
     /// Every change after this revision is here.
@@ -62,6 +64,24 @@ impl Ring {
             self.changes.push_front(change);
         }
         self.floor = floor;
+    }
+
+    /// Takes out what was here when this was asked last. Each change keeps alive what it replaced, which nobody else needs; who comes back late reads
+    /// the log. They are given to the caller, because to let go of many takes a while.
+    pub fn forget(&mut self) -> Vec<Arc<Change>> {
+        let old = self.changes.partition_point(|change| change.revision <= self.mark);
+        let forgotten: Vec<_> = self.changes.drain(..old).collect();
+        if let Some(newest) = forgotten.last() {
+            self.floor = newest.revision;
+            self.changes.shrink_to(2 * self.changes.len());
+        }
+        self.mark = self.last();
+        forgotten
+    }
+
+    /// Whether no change is here.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
     }
 
     /// The changes after `revision`, if none of them is gone.
@@ -97,6 +117,20 @@ mod tests {
         assert_eq!(after(&ring, 5), Some(vec![6, 10, 12, 15]));
         ring.prepend(1, 10, vec![change(2)]);
         assert_eq!(after(&ring, 1), None, "a past that does not fit the floor is refused");
+    }
+
+    #[test]
+    fn what_was_asked_to_be_forgotten_twice_is_gone() {
+        let mut ring = Ring::starting_at(10);
+        ring.push(change(12));
+        assert_eq!(ring.forget().len(), 0, "it is news");
+        ring.push(change(15));
+        assert_eq!(ring.forget().len(), 1);
+        assert_eq!((after(&ring, 11), after(&ring, 12), ring.last()), (None, Some(vec![15]), 15));
+        assert_eq!(ring.forget().len(), 1);
+        assert!(ring.is_empty() && ring.last() == 15 && ring.floor() == 15);
+        ring.prepend(10, 15, vec![change(12), change(15)]);
+        assert_eq!(after(&ring, 10), Some(vec![12, 15]), "there is room for what somebody asks for");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! One task reads one stream of committed events from the store and applies each to the [`Cache`] of its resource, which
 //! hands it to the watchers it concerns. Reads wait until that stream has come as far as the store ([`Caches::settle`]),
-//! so they are consistent without touching the store. A watcher that starts in the past gets what the ring still holds;
+//! so they are consistent without touching the store. A watcher that starts in the past gets what the ring still holds, some seconds;
 //! what is older is read from the store's durable log once, for everybody ([`Cache::backfill`]). So a watcher survives a
 //! restart of the server without a relist.
 

@@ -134,6 +134,25 @@ mod tests {
         caches.stop();
     }
 
+    #[tokio::test]
+    async fn who_comes_back_after_changes_were_forgotten_gets_them_from_the_log() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = store::embedded::Embedded::open(directory.path(), Default::default()).expect("a store");
+        let caches = Caches::start(store.clone(), [(PREFIX.to_owned(), Keeping::default())]).await.expect("caches");
+        let cache = caches.get(PREFIX).expect("a cache");
+        let first = write(&*store, "first").await;
+        let second = write(&*store, "second").await;
+        caches.reach(second).await.expect("it is followed");
+        assert!(caches.forget(), "what is news stays");
+        assert!(!caches.forget());
+        assert_eq!((cache.state.read().ring.floor(), cache.last_change()), (second, second));
+
+        let start = Start::After(first);
+        let back = cache.subscribe(&*store, &Filter::everything(), start, second).await.expect("a watch");
+        assert_eq!(back.backlog.iter().map(|change| change.revision).collect::<Vec<_>>(), [second]);
+        caches.stop();
+    }
+
     /// What happens between the moment in which a cache is known and that in which it is filled is not lost, and nothing is applied twice.
     #[tokio::test]
     async fn what_is_written_while_a_cache_is_filled_waits() {
