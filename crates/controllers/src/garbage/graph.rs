@@ -26,9 +26,10 @@ pub(super) struct Place {
 pub(super) struct Node {
     /// `None` as long as the object is only known from references to it.
     pub(super) place: Option<Place>,
-    pub(super) resource_version: String,
-    pub(super) owners: Vec<OwnerReference>,
-    pub(super) finalizers: Vec<String>,
+    pub(super) resource_version: Box<str>,
+    /// Those of replicas are the same, and are held once.
+    pub(super) owners: Arc<[OwnerReference]>,
+    pub(super) finalizers: Box<[String]>,
     pub(super) deleting: bool,
     pub(super) dependents: FxHashSet<Arc<str>>,
 }
@@ -54,37 +55,37 @@ impl Node {
     }
 }
 
-/// All objects by uid.
+/// All objects by uid. Nodes are behind pointers, because a table has room for many that are not there.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
-    nodes: HashMap<Arc<str>, Node, FxBuildHasher>,
+    nodes: HashMap<Arc<str>, Box<Node>, FxBuildHasher>,
+    nobody: Arc<[OwnerReference]>,
 }
 
 impl Graph {
     pub(super) fn get(&self, uid: &str) -> Option<&Node> {
-        self.nodes.get(uid)
+        self.nodes.get(uid).map(|node| &**node)
     }
 
     /// The dependents of an object.
     pub(super) fn dependents(&self, uid: &str) -> Vec<(Arc<str>, Node)> {
         let uids =
             self.nodes.get(uid).map(|node| node.dependents.iter().cloned().collect::<Vec<_>>()).unwrap_or_default();
-        uids.into_iter().filter_map(|uid| self.nodes.get(&uid).cloned().map(|node| (uid, node))).collect()
+        uids.into_iter().filter_map(|uid| self.get(&uid).cloned().map(|node| (uid, node))).collect()
     }
 
     /// Takes over an object as its cache has it. Answers the uids to look at.
     pub(super) fn put(&mut self, place: Place, meta: &ObjectMeta) -> Vec<Arc<str>> {
         let uid: Arc<str> = meta.uid().into();
         let mut look: Vec<Arc<str>> = Vec::new();
-        let owners = meta.owner_references.clone().unwrap_or_default();
+        let owners = self.shared(meta.owner_references.as_deref().unwrap_or_default());
         let before = self.nodes.entry(uid.clone()).or_default();
-        let (old_owners, was_known) = (std::mem::take(&mut before.owners), before.place.is_some());
+        let (old_owners, was_known) = (std::mem::replace(&mut before.owners, owners.clone()), before.place.is_some());
         let (waited, orphaned) = (before.waits_for_dependents(), before.orphans_dependents());
         before.place = Some(place);
-        before.resource_version = meta.resource_version.clone().unwrap_or_default();
-        before.finalizers = meta.finalizers.clone().unwrap_or_default();
+        before.resource_version = meta.resource_version.as_deref().unwrap_or_default().into();
+        before.finalizers = meta.finalizers.as_deref().unwrap_or_default().into();
         before.deleting = meta.is_deleting();
-        before.owners.clone_from(&owners);
         let (waits, orphans) = (before.waits_for_dependents(), before.orphans_dependents());
         if (waits && !waited) || (orphans && !orphaned) {
             look.push(uid.clone());
@@ -98,7 +99,7 @@ impl Graph {
             look.push(owner.uid.as_str().into());
         }
         let mut changed = !was_known && !owners.is_empty();
-        for owner in &owners {
+        for owner in owners.iter() {
             let is_new = !old_owners.iter().any(|old| old == owner);
             let node = self.nodes.entry(owner.uid.as_str().into()).or_default();
             node.dependents.insert(uid.clone());
@@ -118,18 +119,28 @@ impl Graph {
     pub(super) fn remove(&mut self, uid: &str) -> Vec<Arc<str>> {
         let Some(node) = self.nodes.remove(uid) else { return Vec::new() };
         let mut look: Vec<Arc<str>> = node.dependents.iter().cloned().collect();
-        for owner in &node.owners {
+        for owner in node.owners.iter() {
             self.drop_dependent(&owner.uid, uid);
-            if self.nodes.get(owner.uid.as_str()).is_some_and(Node::waits_for_dependents) {
+            if self.get(&owner.uid).is_some_and(Node::waits_for_dependents) {
                 look.push(owner.uid.as_str().into());
             }
         }
         if !node.dependents.is_empty() {
             // The dependents still name it; it stays as one that is only known from references.
             let unseen = Node { dependents: node.dependents, ..Node::default() };
-            self.nodes.insert(uid.into(), unseen);
+            self.nodes.insert(uid.into(), Box::new(unseen));
         }
         look
+    }
+
+    /// References as another dependent of the same owner has them already, or as they are.
+    fn shared(&self, owners: &[OwnerReference]) -> Arc<[OwnerReference]> {
+        let Some(first) = owners.first() else { return self.nobody.clone() };
+        let sibling = self.get(&first.uid).and_then(|owner| self.get(owner.dependents.iter().next()?));
+        match sibling.filter(|sibling| *sibling.owners == *owners) {
+            Some(sibling) => sibling.owners.clone(),
+            None => owners.into(),
+        }
     }
 
     fn drop_dependent(&mut self, owner: &str, dependent: &str) {

@@ -78,7 +78,7 @@ impl Reconciler for Collector {
             plan::step_for_deleting(&self.shared.graph.lock(), uid, &node)
         } else {
             let mut standings = Vec::with_capacity(node.owners.len());
-            for owner in &node.owners {
+            for owner in node.owners.iter() {
                 standings.push((owner.uid.clone(), self.standing(&place, owner).await?));
             }
             let standing = |owner: &OwnerReference| {
@@ -110,7 +110,7 @@ impl Collector {
                     propagation_policy: Some(policy),
                     uid: Some(uid.to_owned()),
                     // If the object changed since it was looked at, its owners may have too.
-                    resource_version: Some(node.resource_version.clone()),
+                    resource_version: Some(node.resource_version.to_string()),
                     ..DeleteOptions::default()
                 };
                 let objects = self.tools.client.dynamic(&place.gvr);
@@ -203,7 +203,7 @@ impl Collector {
     async fn unblock(&self, dependent: &str, owner: &str) -> Result<(), Error> {
         let Some(node) = self.shared.graph.lock().get(dependent).cloned() else { return Ok(()) };
         let Some(place) = node.place.clone() else { return Ok(()) };
-        let mut owners = node.owners.clone();
+        let mut owners = node.owners.to_vec();
         for reference in owners.iter_mut().filter(|reference| reference.uid == owner) {
             reference.block_owner_deletion = Some(false);
         }

@@ -66,6 +66,19 @@ fn an_owner_that_waits_is_looked_at_when_its_dependents_go() {
 }
 
 #[test]
+fn replicas_hold_their_references_once() {
+    let mut graph = Graph::default();
+    let owners = |graph: &Graph, uid: &str| graph.get(uid).expect("known").owners.clone();
+    for replica in ["b", "c"] {
+        graph.put(place(replica), &meta(replica, &[owner("a", true)]));
+    }
+    assert!(Arc::ptr_eq(&owners(&graph, "b"), &owners(&graph, "c")));
+    graph.put(place("c"), &meta("c", &[owner("a", false)]));
+    assert_eq!(owners(&graph, "c")[..], [owner("a", false)], "it has become another's reference");
+    assert_eq!(owners(&graph, "b")[..], [owner("a", true)]);
+}
+
+#[test]
 fn an_owner_that_orphans_lets_go_first() {
     let mut graph = Graph::default();
     graph.put(place("b"), &meta("b", &[owner("a", true)]));
