@@ -161,22 +161,11 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Reader<T> {
             (self.trim)(&mut object);
             Ok(object)
         };
-        let (metadata, (items, undecodable)) = match serde_json::from_slice::<WireList<T>>(&bytes) {
-            Ok(list) => (list.metadata, split(list.items.into_iter().flatten().map(trimmed))),
+        match serde_json::from_slice::<WireList<T>>(&bytes) {
+            Ok(list) => Ok(page(list.metadata, split(list.items.into_iter().flatten().map(trimmed)))),
             // As a whole it cannot be read; perhaps only some of it cannot.
-            Err(_) => {
-                let list: WireList<&RawValue> = serde_json::from_slice(&bytes).map_err(|source| self.wrong(source))?;
-                let items = list.items.into_iter().flatten().map(|item| self.item(item.get().as_bytes()));
-                (list.metadata, split(items))
-            }
-        };
-        Ok(List {
-            items,
-            revision: metadata.resource_version.unwrap_or_default(),
-            next: metadata.continue_.filter(|token| !token.is_empty()),
-            remaining: metadata.remaining_item_count.and_then(|count| u64::try_from(count).ok()),
-            undecodable,
-        })
+            Err(_) => one_by_one(*self, &bytes).map_err(|source| self.wrong(source)),
+        }
     }
 
     /// One object among others.
@@ -186,80 +175,125 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Reader<T> {
 
     /// A stream of events.
     pub(crate) async fn watch(self, response: Response) -> Result<Watch<T>, Error> {
-        match ok(response).await? {
-            Payload::Watch(events) => Ok(end_after_error(events.map(move |event| self.event(event)).boxed())),
-            Payload::Stream(chunks) => Ok(end_after_error(self.frames(chunks))),
-            _ => Err(Error::Unexpected("a watch")),
+        watch(self, response).await
+    }
+}
+
+/// What becomes of an object that an answer brings.
+pub(crate) trait Form: Copy + Send + Sync + 'static {
+    type Item: Send + Sync + 'static;
+
+    /// From a shared object of this process.
+    fn shared(self, object: &Arc<Object>) -> Result<Self::Item, Undecodable>;
+
+    /// From its bytes on the wire.
+    fn wire(self, bytes: &[u8]) -> Result<Self::Item, Undecodable>;
+}
+
+impl<T: DeserializeOwned + Send + Sync + 'static> Form for Reader<T> {
+    type Item = T;
+
+    fn shared(self, object: &Arc<Object>) -> Result<T, Undecodable> {
+        (self.shared)(object).map_err(|error| Undecodable::shared(object, &error))
+    }
+
+    fn wire(self, bytes: &[u8]) -> Result<T, Undecodable> {
+        self.item(bytes)
+    }
+}
+
+/// A list from the wire, each of whose items is read by itself.
+pub(crate) fn one_by_one<F: Form>(form: F, bytes: &[u8]) -> Result<List<F::Item>, serde_json::Error> {
+    let list: WireList<&RawValue> = serde_json::from_slice(bytes)?;
+    let items = list.items.into_iter().flatten().map(|item| form.wire(item.get().as_bytes()));
+    Ok(page(list.metadata, split(items)))
+}
+
+fn page<T>(metadata: ListMeta, (items, undecodable): (Vec<Arc<T>>, Vec<Undecodable>)) -> List<T> {
+    List {
+        items,
+        revision: metadata.resource_version.unwrap_or_default(),
+        next: metadata.continue_.filter(|token| !token.is_empty()),
+        remaining: metadata.remaining_item_count.and_then(|count| u64::try_from(count).ok()),
+        undecodable,
+    }
+}
+
+/// A stream of events about objects in a form.
+pub(crate) async fn watch<F: Form>(form: F, response: Response) -> Result<Watch<F::Item>, Error> {
+    match ok(response).await? {
+        Payload::Watch(events) => Ok(end_after_error(events.map(move |one| event(form, one)).boxed())),
+        Payload::Stream(chunks) => Ok(end_after_error(frames(form, chunks))),
+        _ => Err(Error::Unexpected("a watch")),
+    }
+}
+
+fn event<F: Form>(form: F, event: WatchEvent) -> Result<Event<F::Item>, Error> {
+    let raw = match event {
+        WatchEvent::Added(object) => Event::Added(object),
+        WatchEvent::Modified(object) => Event::Modified(object),
+        WatchEvent::Deleted(object) => Event::Deleted(object),
+        WatchEvent::Bookmark { revision, initial_events_end } => {
+            Event::Bookmark { revision: revision.to_string(), initial_events_end }
         }
-    }
+        WatchEvent::Error(error) => return Err(Error::Api(error)),
+    };
+    Ok(raw.map(|object| form.shared(&object).map(Arc::new)))
+}
 
-    fn event(&self, event: WatchEvent) -> Result<Event<T>, Error> {
-        let raw = match event {
-            WatchEvent::Added(object) => Event::Added(object),
-            WatchEvent::Modified(object) => Event::Modified(object),
-            WatchEvent::Deleted(object) => Event::Deleted(object),
-            WatchEvent::Bookmark { revision, initial_events_end } => {
-                Event::Bookmark { revision: revision.to_string(), initial_events_end }
+fn frames<F: Form>(form: F, chunks: BoxStream<'static, Result<Bytes, std::io::Error>>) -> Watch<F::Item> {
+    stream::unfold((chunks, Frames::default(), false), move |(mut chunks, mut frames, mut over)| async move {
+        loop {
+            match frames.next() {
+                Ok(Some(one)) => return Some((frame(form, &one), (chunks, frames, over))),
+                Ok(None) => {}
+                Err(error) => return Some((Err(error), (chunks, frames, over))),
             }
-            WatchEvent::Error(error) => return Err(Error::Api(error)),
-        };
-        Ok(raw.map(|object| (self.shared)(&object).map(Arc::new).map_err(|error| Undecodable::shared(&object, &error))))
-    }
+            if over {
+                return None;
+            }
+            match chunks.next().await {
+                Some(Ok(chunk)) => frames.push(&chunk),
+                Some(Err(error)) => return Some((Err(Error::transport(error)), (chunks, frames, over))),
+                None => {
+                    over = true;
+                    let rest = frames.rest()?;
+                    return Some((frame(form, &rest), (chunks, frames, over)));
+                }
+            }
+        }
+    })
+    .boxed()
+}
 
-    fn frames(self, chunks: BoxStream<'static, Result<Bytes, std::io::Error>>) -> Watch<T> {
-        stream::unfold((chunks, Frames::default(), false), move |(mut chunks, mut frames, mut over)| async move {
-            loop {
-                match frames.next() {
-                    Ok(Some(frame)) => return Some((self.frame(&frame), (chunks, frames, over))),
-                    Ok(None) => {}
-                    Err(error) => return Some((Err(error), (chunks, frames, over))),
-                }
-                if over {
-                    return None;
-                }
-                match chunks.next().await {
-                    Some(Ok(chunk)) => frames.push(&chunk),
-                    Some(Err(error)) => return Some((Err(Error::transport(error)), (chunks, frames, over))),
-                    None => {
-                        over = true;
-                        let rest = frames.rest()?;
-                        return Some((self.frame(&rest), (chunks, frames, over)));
-                    }
-                }
+fn frame<F: Form>(form: F, frame: &[u8]) -> Result<Event<F::Item>, Error> {
+    let frame: Frame<'_> =
+        serde_json::from_slice(frame).map_err(|source| Error::Decode { what: "a watch event", source })?;
+    let object = frame.object.get().as_bytes();
+    let item = |of: fn(Arc<F::Item>) -> Event<F::Item>, deleted| {
+        form.wire(object).map_or_else(|object| Event::Undecodable { object, deleted }, |item| of(Arc::new(item)))
+    };
+    Ok(match &*frame.kind {
+        "ADDED" => item(Event::Added, false),
+        "MODIFIED" => item(Event::Modified, false),
+        "DELETED" => item(Event::Deleted, true),
+        "BOOKMARK" => {
+            let bookmark: Bookmark =
+                serde_json::from_slice(object).map_err(|source| Error::Decode { what: "a bookmark", source })?;
+            let end = bookmark.metadata.annotations.and_then(|annotations| annotations.initial_events_end);
+            Event::Bookmark {
+                revision: bookmark.metadata.resource_version,
+                initial_events_end: end.as_deref() == Some("true"),
             }
-        })
-        .boxed()
-    }
-
-    fn frame(&self, frame: &[u8]) -> Result<Event<T>, Error> {
-        let frame: Frame<'_> =
-            serde_json::from_slice(frame).map_err(|source| Error::Decode { what: "a watch event", source })?;
-        let object = frame.object.get().as_bytes();
-        let item = |of: fn(Arc<T>) -> Event<T>, deleted| {
-            self.item(object).map_or_else(|object| Event::Undecodable { object, deleted }, |item| of(Arc::new(item)))
-        };
-        Ok(match &*frame.kind {
-            "ADDED" => item(Event::Added, false),
-            "MODIFIED" => item(Event::Modified, false),
-            "DELETED" => item(Event::Deleted, true),
-            "BOOKMARK" => {
-                let bookmark: Bookmark =
-                    serde_json::from_slice(object).map_err(|source| Error::Decode { what: "a bookmark", source })?;
-                let end = bookmark.metadata.annotations.and_then(|annotations| annotations.initial_events_end);
-                Event::Bookmark {
-                    revision: bookmark.metadata.resource_version,
-                    initial_events_end: end.as_deref() == Some("true"),
-                }
-            }
-            "ERROR" => {
-                let status: Value =
-                    serde_json::from_slice(object).map_err(|source| Error::Decode { what: "a Status", source })?;
-                let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(500);
-                return Err(Error::Api(ApiError::from_value(code, &status)));
-            }
-            _ => return Err(Error::Unexpected("a watch event of a known type")),
-        })
-    }
+        }
+        "ERROR" => {
+            let status: Value =
+                serde_json::from_slice(object).map_err(|source| Error::Decode { what: "a Status", source })?;
+            let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(500);
+            return Err(Error::Api(ApiError::from_value(code, &status)));
+        }
+        _ => return Err(Error::Unexpected("a watch event of a known type")),
+    })
 }
 
 /// After an error nothing that follows could be trusted to be without a gap.

@@ -23,6 +23,7 @@ use crate::config::Config;
 use crate::dynamic::{Dynamic, Gvr};
 use crate::error::Error;
 use crate::guard::{self, Guard};
+use crate::original::{Original, Originals};
 use crate::params::{DeleteOptions, ListParams, Patch, WatchParams};
 use crate::path::{self, Query};
 use crate::tally;
@@ -136,6 +137,22 @@ impl Client {
     ) -> Result<BoxStream<'static, Result<Event<K>, Error>>, Error> {
         let response = self.call(Method::GET, with_query(place::<K>(namespace), &params.query()), None).await?;
         reader::<K>().watch(response).await
+    }
+
+    /// As [`Client::list`], with objects that are not read yet.
+    pub async fn list_originals<K: Kind>(&self, namespace: &str, params: &ListParams) -> Result<List<Original>, Error> {
+        let response = self.call(Method::GET, with_query(place::<K>(namespace), &params.query()), None).await?;
+        Originals::of(K::API_VERSION, K::KIND).list(response).await
+    }
+
+    /// As [`Client::watch`], with objects that are not read yet.
+    pub async fn watch_originals<K: Kind>(
+        &self,
+        namespace: &str,
+        params: &WatchParams,
+    ) -> Result<BoxStream<'static, Result<Event<Original>, Error>>, Error> {
+        let response = self.call(Method::GET, with_query(place::<K>(namespace), &params.query()), None).await?;
+        answer::watch(Originals::of(K::API_VERSION, K::KIND), response).await
     }
 
     /// Creates an object; the answer is the object as stored.
@@ -349,7 +366,7 @@ pub(crate) fn with_query(path: String, query: &Query) -> String {
     format!("{path}{query}")
 }
 
-fn reader<K: Kind>() -> Reader<K> {
+pub(crate) fn reader<K: Kind>() -> Reader<K> {
     Reader {
         what: K::KIND,
         api_version: K::API_VERSION,

@@ -7,9 +7,10 @@ use machinery::codec::typed;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::answer::{Event, List, Reader};
+use crate::answer::{self, Event, List, Reader};
 use crate::client::{Client, JSON, value_reader, with_query};
 use crate::error::Error;
+use crate::original::{Original, Originals};
 use crate::params::{DeleteOptions, ListParams, Patch, WatchParams};
 use crate::path;
 
@@ -32,6 +33,9 @@ impl Gvr {
         Self { group: group.into(), version: version.into(), resource: resource.into() }
     }
 }
+
+/// For messages.
+const METADATA: &str = "an object's metadata";
 
 /// An object of any kind, of which only `metadata` is kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -125,6 +129,24 @@ impl Dynamic {
         partial_reader().watch(self.client.call_accepting(Method::GET, path, None, PARTIAL).await?).await
     }
 
+    /// As [`Dynamic::list_metadata`], with objects that are not read yet.
+    pub async fn list_metadata_originals(&self, namespace: &str, params: &ListParams) -> Result<List<Original>, Error> {
+        let path = with_query(self.place(namespace), &params.query());
+        let response = self.client.call_accepting(Method::GET, path, None, PARTIAL_LIST).await?;
+        Originals::of("", METADATA).list(response).await
+    }
+
+    /// As [`Dynamic::watch_metadata`], with objects that are not read yet.
+    pub async fn watch_metadata_originals(
+        &self,
+        namespace: &str,
+        params: &WatchParams,
+    ) -> Result<BoxStream<'static, Result<Event<Original>, Error>>, Error> {
+        let path = with_query(self.place(namespace), &params.query());
+        let response = self.client.call_accepting(Method::GET, path, None, PARTIAL).await?;
+        answer::watch(Originals::of("", METADATA), response).await
+    }
+
     pub async fn create(&self, namespace: &str, object: &Value) -> Result<Value, Error> {
         let body = self.client.encode(object)?;
         value_reader().one(self.client.call(Method::POST, self.place(namespace), Some((JSON, body))).await?).await
@@ -158,9 +180,9 @@ impl Dynamic {
     }
 }
 
-fn partial_reader() -> Reader<Partial> {
+pub(crate) fn partial_reader() -> Reader<Partial> {
     Reader {
-        what: "an object's metadata",
+        what: METADATA,
         api_version: "",
         shared: |object| {
             let mut partial: Partial = typed::from_slice(&object.unmanaged_metadata(), ("", ""))?;

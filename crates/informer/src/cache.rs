@@ -1,75 +1,35 @@
 //! The cache behind an informer and the handle that reads it.
 //!
+//! What it holds of an object is mostly its text; a struct is made for who asks (`slot.rs`).
+//!
 //! One task (the reflector) writes; everybody reads. A change is first made in the cache, then passed to the handlers, one after the other, in the
 //! order of the changes. So a handler that looks something up never finds less than it was called with.
 //!
 //! Handlers and indexes are code of others. What panics in them stays with the one object: the handler misses that change, the index that object.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use client::Undecodable;
+use machinery::selector::LabelSelector;
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 use tokio::sync::watch;
 
+pub use self::change::Change;
+use self::index::Index;
+pub use self::slot::{Item, Read};
+use self::slot::{Ring, STRUCTS, Slot};
 use crate::aside::{self, Aside};
 use crate::{Cached, Key, metrics};
 
+mod change;
+mod index;
+mod slot;
+
 type FxMap<A, B> = HashMap<A, B, FxBuildHasher>;
-
-/// What became of an object.
-#[derive(Debug)]
-pub enum Change<K> {
-    /// It came to be, or was there when the handler subscribed.
-    Added(Arc<K>),
-    /// It changed. Both have the same uid.
-    Modified {
-        /// As the handler knew it.
-        old: Arc<K>,
-        new: Arc<K>,
-    },
-    /// It went; this is the last state known, which may be older than the last it had.
-    Deleted(Arc<K>),
-}
-
-impl<K> Change<K> {
-    /// The state before, unless it was added.
-    pub fn before(&self) -> Option<&Arc<K>> {
-        match self {
-            Self::Added(_) => None,
-            Self::Modified { old, .. } | Self::Deleted(old) => Some(old),
-        }
-    }
-
-    /// The state now, unless it was deleted.
-    pub fn after(&self) -> Option<&Arc<K>> {
-        match self {
-            Self::Added(new) | Self::Modified { new, .. } => Some(new),
-            Self::Deleted(_) => None,
-        }
-    }
-
-    /// The latest state known.
-    pub fn object(&self) -> &Arc<K> {
-        match self {
-            Self::Added(object) | Self::Modified { new: object, .. } | Self::Deleted(object) => object,
-        }
-    }
-}
-
-impl<K> Clone for Change<K> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Added(object) => Self::Added(object.clone()),
-            Self::Modified { old, new } => Self::Modified { old: old.clone(), new: new.clone() },
-            Self::Deleted(object) => Self::Deleted(object.clone()),
-        }
-    }
-}
 
 /// Where an informer stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +47,6 @@ pub enum Phase {
     Stopped,
 }
 
-type IndexFn<K> = Box<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
 
 /// Reads the shared cache of one kind. Cheap to clone.
@@ -98,6 +57,7 @@ pub struct Informer<K> {
 /// What the reflector, the readers and the handlers share.
 pub(crate) struct Shared<K> {
     objects: RwLock<Objects<K>>,
+    ring: Ring<K>,
     /// Held while a change is made and passed on, so that a new handler starts at a point between two changes.
     handlers: Mutex<Vec<Handler<K>>>,
     synced: watch::Sender<bool>,
@@ -106,14 +66,8 @@ pub(crate) struct Shared<K> {
 }
 
 struct Objects<K> {
-    by_key: FxMap<Key, Arc<K>>,
+    by_key: FxMap<Arc<Key>, Arc<Slot<K>>>,
     indexes: Vec<Index<K>>,
-}
-
-struct Index<K> {
-    name: &'static str,
-    values: IndexFn<K>,
-    keys: FxMap<String, FxHashSet<Key>>,
 }
 
 /// The index of [`Informer::by_owner`].
@@ -124,16 +78,13 @@ const NAMESPACE: &str = "namespace";
 impl<K: Cached> Informer<K> {
     /// An empty one for the objects of a resource. The reflector fills it.
     pub(crate) fn empty(resource: impl Into<String>) -> Self {
-        let owner: IndexFn<K> =
-            Box::new(|object| rules::owners::controller_uid(object.meta()).map(str::to_owned).into_iter().collect());
-        let namespace: IndexFn<K> = Box::new(|object| object.meta().namespace.iter().cloned().collect());
-        let indexes = vec![
-            Index { name: OWNER, values: owner, keys: FxMap::default() },
-            Index { name: NAMESPACE, values: namespace, keys: FxMap::default() },
-        ];
+        let owner = |object: &K| rules::owners::controller_uid(object.meta()).map(str::to_owned).into_iter().collect();
+        let namespace = |object: &K| object.meta().namespace.iter().cloned().collect();
+        let indexes = vec![Index::new(OWNER, owner), Index::new(NAMESPACE, namespace)];
         Self {
             shared: Arc::new(Shared {
                 objects: RwLock::new(Objects { by_key: FxMap::default(), indexes }),
+                ring: Ring::default(),
                 handlers: Mutex::default(),
                 synced: watch::Sender::new(false),
                 phase: Mutex::new(Phase::Listing),
@@ -148,12 +99,30 @@ impl<K: Cached> Informer<K> {
 
     /// The object of this name.
     pub fn get(&self, key: &Key) -> Option<Arc<K>> {
-        self.shared.objects.read().by_key.get(key).cloned()
+        let slot = self.shared.objects.read().by_key.get(key).cloned();
+        slot.map(|slot| slot.get(&self.shared.ring))
     }
 
-    /// Everything, in no order.
+    /// Whether there is an object of this name.
+    pub fn contains(&self, key: &Key) -> bool {
+        self.shared.objects.read().by_key.contains_key(key)
+    }
+
+    /// Everything, in no order. Of a kind of which there may be many, [`Informer::each`] needs less memory.
     pub fn list(&self) -> Vec<Arc<K>> {
-        self.shared.objects.read().by_key.values().cloned().collect()
+        self.read(self.shared.objects.read().all())
+    }
+
+    /// Everything there is now, in no order, each read when it is its turn and not kept.
+    pub fn each(&self) -> impl Iterator<Item = Arc<K>> + use<K> {
+        let slots = self.shared.objects.read().all();
+        slots.into_iter().map(|slot| slot.peek())
+    }
+
+    /// The structs of some objects. Of more than half of what is kept none are: they would drive out each other.
+    fn read(&self, slots: Vec<Arc<Slot<K>>>) -> Vec<Arc<K>> {
+        let kept = slots.len() <= STRUCTS / 2;
+        slots.iter().map(|slot| if kept { slot.get(&self.shared.ring) } else { slot.peek() }).collect()
     }
 
     /// How many there are.
@@ -180,12 +149,12 @@ impl<K: Cached> Informer<K> {
     /// users of the shared informer may each ask for it.
     pub fn add_index(&self, name: &'static str, values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static) {
         let mut objects = self.shared.objects.write();
-        if objects.indexes.iter().any(|index| index.name == name) {
+        if objects.indexes.iter().any(|index| index.name() == name) {
             return;
         }
-        let mut index = Index { name, values: Box::new(values), keys: FxMap::default() };
-        for (key, object) in &objects.by_key {
-            index.insert(key, object);
+        let mut index = Index::new(name, values);
+        for (key, slot) in &objects.by_key {
+            index.insert(key, &slot.peek());
         }
         objects.indexes.push(index);
     }
@@ -195,11 +164,36 @@ impl<K: Cached> Informer<K> {
     /// # Panics
     /// If no such index was added: that is a mistake in the program, which an empty answer would hide.
     pub fn by_index(&self, name: &str, value: &str) -> Vec<Arc<K>> {
-        let objects = self.shared.objects.read();
-        let index =
-            objects.indexes.iter().find(|index| index.name == name).expect("indexes are added before they are used");
-        let keys = index.keys.get(value).into_iter().flatten();
-        keys.filter_map(|key| objects.by_key.get(key).cloned()).collect()
+        self.read(self.shared.objects.read().under(name, value))
+    }
+
+    /// As [`Informer::by_index`], each read when it is its turn and not kept.
+    ///
+    /// # Panics
+    /// As [`Informer::by_index`].
+    pub fn each_by_index(&self, name: &str, value: &str) -> impl Iterator<Item = Arc<K>> + use<K> {
+        let slots = self.shared.objects.read().under(name, value);
+        slots.into_iter().map(|slot| slot.peek())
+    }
+
+    /// What an index holds under a value and a selector picks; what it does not pick is not read.
+    ///
+    /// # Panics
+    /// As [`Informer::by_index`].
+    pub fn select_by_index(&self, name: &str, value: &str, by: &LabelSelector) -> Vec<Arc<K>> {
+        let mut slots = self.shared.objects.read().under(name, value);
+        slots.retain(|slot| slot.is_selected(by));
+        self.read(slots)
+    }
+
+    /// Everything in a namespace that a selector picks; what it does not pick is not read.
+    pub fn select(&self, namespace: &str, by: &LabelSelector) -> Vec<Arc<K>> {
+        self.select_by_index(NAMESPACE, namespace, by)
+    }
+
+    /// Everything in a namespace, each read when it is its turn and not kept.
+    pub fn each_in(&self, namespace: &str) -> impl Iterator<Item = Arc<K>> + use<K> {
+        self.each_by_index(NAMESPACE, namespace)
     }
 
     /// How many objects an index holds under a value.
@@ -207,17 +201,22 @@ impl<K: Cached> Informer<K> {
     /// # Panics
     /// As [`Informer::by_index`].
     pub fn count(&self, name: &str, value: &str) -> usize {
-        let objects = self.shared.objects.read();
-        let index =
-            objects.indexes.iter().find(|index| index.name == name).expect("indexes are added before they are used");
-        index.keys.get(value).map_or(0, FxHashSet::len)
+        self.shared.objects.read().index(name).count(value)
+    }
+
+    /// The values under which an index holds anything, in no order.
+    ///
+    /// # Panics
+    /// As [`Informer::by_index`].
+    pub fn index_values(&self, name: &str) -> Vec<String> {
+        self.shared.objects.read().index(name).all_values()
     }
 
     /// Calls the handler for every object there is, then for every change. Handlers run on the informer's task: they must be quick, must not
     /// block, and must not subscribe.
     pub fn subscribe(&self, handler: impl Fn(&Change<K>) + Send + Sync + 'static) {
         let mut handlers = self.shared.handlers.lock();
-        for object in self.list() {
+        for object in self.each() {
             call(&handler, &Change::Added(object));
         }
         handlers.push(Box::new(handler));
@@ -269,32 +268,44 @@ impl<K: Cached> Shared<K> {
         *self.synced.borrow()
     }
 
-    /// Takes over an object as the watch tells of it.
-    pub(crate) fn apply(&self, object: Arc<K>) {
-        let handlers = self.handlers.lock();
-        self.aside.heal(&Key::of(object.meta()));
-        let changes = self.objects.write().put(object);
-        notify(&handlers, &changes);
+    /// Lets go of structs that nobody asks for.
+    pub(crate) async fn cool(&self) {
+        self.ring.cool().await;
     }
 
-    /// Takes an object out.
-    pub(crate) fn remove(&self, object: Arc<K>) {
+    /// Takes over an object as the watch tells of it. If it cannot be read it is set aside, and answered if that is news in this process.
+    pub(crate) fn apply(&self, item: Item<K>) -> Option<Undecodable> {
         let handlers = self.handlers.lock();
-        let key = Key::of(object.meta());
-        self.aside.heal(&key);
-        let gone = self.objects.write().remove(&key);
-        // The event carries the last state of all; whoever never knew the object needs no word of its end.
-        if gone.is_some() {
-            notify(&handlers, &[Change::Deleted(object)]);
+        let key = item.key();
+        match self.put(&key, item) {
+            Ok(news) => {
+                self.aside.heal(&key);
+                news.iter().for_each(|news| notify(&handlers, news));
+                None
+            }
+            Err(odd) => self.put_aside(&handlers, odd),
         }
     }
 
-    /// Sets an object aside that cannot be read. True if that is news in this process.
-    pub(crate) fn set_aside(&self, object: Undecodable) -> bool {
+    /// Takes an object out, of which this is the last state.
+    pub(crate) fn remove(&self, item: &Item<K>) {
         let handlers = self.handlers.lock();
-        let replaced = self.objects.write().remove_replaced(&object);
-        notify(&handlers, &replaced.map(Change::Deleted).into_iter().collect::<Vec<_>>());
-        self.aside.put(object)
+        let key = item.key();
+        self.aside.heal(&key);
+        // The event carries the last state of all; whoever never knew the object needs no word of its end.
+        if let Some(known) = self.take(&key) {
+            tell(&handlers, &Change::Deleted(item.read().unwrap_or_else(|_| known.peek())));
+        }
+    }
+
+    /// Sets an object aside that cannot be read. It is answered if that is news in this process.
+    pub(crate) fn set_aside(&self, object: Undecodable) -> Option<Undecodable> {
+        self.put_aside(&self.handlers.lock(), object)
+    }
+
+    fn put_aside(&self, handlers: &[Handler<K>], object: Undecodable) -> Option<Undecodable> {
+        self.forget_replaced(handlers, &object);
+        self.aside.put(object.clone()).then_some(object)
     }
 
     /// An object that cannot be read is gone: the last state known is the last one that could be read.
@@ -302,40 +313,119 @@ impl<K: Cached> Shared<K> {
         let handlers = self.handlers.lock();
         let key = aside::key(object);
         self.aside.heal(&key);
-        let gone = self.objects.write().remove(&key);
-        notify(&handlers, &gone.map(Change::Deleted).into_iter().collect::<Vec<_>>());
+        if let Some(gone) = self.take(&key) {
+            tell(&handlers, &Change::Deleted(gone.peek()));
+        }
     }
 
     /// Makes the cache hold exactly these objects, telling only of the differences. What is there and cannot be read stays as it was known; those
     /// of them that are news are answered.
-    pub(crate) fn replace(&self, all: Vec<Arc<K>>, undecodable: Vec<Undecodable>) -> Vec<Undecodable> {
+    ///
+    /// Those who work with the cache see everything change at once. As long as nobody does, it fills in turns, in each of which as much is read as is
+    /// kept of structs, so that filling it takes no more memory than having it.
+    pub(crate) async fn replace(&self, all: Vec<Item<K>>, undecodable: Vec<Undecodable>) -> Vec<Undecodable> {
+        self.keep_only(&all, &undecodable);
+        let turn = if self.has_synced() { all.len() } else { STRUCTS / 2 };
+        let mut all = all.into_iter();
+        let mut odd = Vec::new();
+        while all.len() > 0 {
+            self.fill(all.by_ref().take(turn), &mut odd);
+            tokio::task::yield_now().await;
+        }
         let handlers = self.handlers.lock();
-        let mut keep: FxHashSet<Key> = all.iter().map(|object| Key::of(object.meta())).collect();
-        keep.extend(undecodable.iter().map(aside::key));
+        let undecodable: Vec<Undecodable> = undecodable.into_iter().chain(odd).collect();
+        undecodable.iter().for_each(|object| self.forget_replaced(&handlers, object));
         self.aside.keep_only(&undecodable);
-        let changes = {
-            let mut objects = self.objects.write();
-            let gone: Vec<Key> = objects.by_key.keys().filter(|key| !keep.contains(*key)).cloned().collect();
-            let gone = gone.iter().filter_map(|key| objects.remove(key)).collect::<Vec<_>>();
-            let replaced = undecodable.iter().filter_map(|object| objects.remove_replaced(object)).collect::<Vec<_>>();
-            let mut changes: Vec<Change<K>> = gone.into_iter().chain(replaced).map(Change::Deleted).collect();
-            for object in all {
-                changes.extend(objects.put(object));
-            }
-            changes
-        };
-        notify(&handlers, &changes);
         let news = undecodable.into_iter().filter(|object| self.aside.put(object.clone())).collect();
         self.synced.send_replace(true);
         news
     }
+
+    /// Takes out what is not among these.
+    fn keep_only(&self, all: &[Item<K>], undecodable: &[Undecodable]) {
+        let handlers = self.handlers.lock();
+        if self.objects.read().by_key.is_empty() {
+            return;
+        }
+        let mut keep: FxHashSet<Key> = all.iter().map(Item::key).collect();
+        keep.extend(undecodable.iter().map(aside::key));
+        let known: Vec<Arc<Key>> = self.objects.read().by_key.keys().cloned().collect();
+        let gone: Vec<_> =
+            known.iter().filter(|key| !keep.contains(&***key)).filter_map(|key| self.take(key)).collect();
+        gone.iter().for_each(|slot| tell(&handlers, &Change::Deleted(slot.peek())));
+    }
+
+    /// Takes over some objects, then tells of them.
+    fn fill(&self, items: impl Iterator<Item = Item<K>>, odd: &mut Vec<Undecodable>) {
+        let handlers = self.handlers.lock();
+        let mut all = Vec::new();
+        for item in items {
+            match self.put(&item.key(), item) {
+                Ok(news) => all.extend(news),
+                Err(object) => odd.push(object),
+            }
+        }
+        all.iter().for_each(|news| notify(&handlers, news));
+    }
+
+    /// What is news of an object for the handlers: nothing if it is known as it is.
+    fn put(&self, key: &Key, item: Item<K>) -> Result<Option<News<K>>, Undecodable> {
+        let known = self.objects.read().by_key.get(key).cloned();
+        if known.as_ref().is_some_and(|slot| slot.is_at(item.revision().as_deref())) {
+            return Ok(None);
+        }
+        let object = item.read()?;
+        let new = Slot::new(item, object.clone(), &self.ring);
+        let old = known.as_ref().map(|slot| slot.peek());
+        self.objects.write().put(key, new.clone(), old.as_deref(), &object);
+        Ok(Some(News { old: known, new }))
+    }
+
+    fn take(&self, key: &Key) -> Option<Arc<Slot<K>>> {
+        let slot = self.objects.read().by_key.get(key).cloned()?;
+        let object = slot.peek();
+        self.objects.write().remove(key, &object);
+        Some(slot)
+    }
+
+    /// Takes out what has the name of an object that cannot be read and is another one: it is gone for certain.
+    fn forget_replaced(&self, handlers: &[Handler<K>], object: &Undecodable) {
+        let Some(uid) = object.object.uid.as_deref().filter(|uid| !uid.is_empty()) else { return };
+        let key = aside::key(object);
+        let known = self.objects.read().by_key.get(&key).cloned();
+        if known.is_some_and(|slot| slot.is_another_than(uid))
+            && let Some(gone) = self.take(&key)
+        {
+            tell(handlers, &Change::Deleted(gone.peek()));
+        }
+    }
 }
 
-fn notify<K: Cached>(handlers: &[Handler<K>], changes: &[Change<K>]) {
-    for change in changes {
-        for handler in handlers {
-            call(handler, change);
+/// What handlers are told of an object, as versions that are read when it is told.
+struct News<K> {
+    old: Option<Arc<Slot<K>>>,
+    new: Arc<Slot<K>>,
+}
+
+fn notify<K: Cached>(handlers: &[Handler<K>], news: &News<K>) {
+    if handlers.is_empty() {
+        return;
+    }
+    let new = news.new.peek();
+    match news.old.as_ref().map(|slot| slot.peek()) {
+        None => tell(handlers, &Change::Added(new)),
+        Some(old) if old.meta().uid == new.meta().uid => tell(handlers, &Change::Modified { old, new }),
+        // One of the same name took its place.
+        Some(old) => {
+            tell(handlers, &Change::Deleted(old));
+            tell(handlers, &Change::Added(new));
         }
+    }
+}
+
+fn tell<K: Cached>(handlers: &[Handler<K>], change: &Change<K>) {
+    for handler in handlers {
+        call(handler, change);
     }
 }
 
@@ -348,83 +438,35 @@ fn call<K: Cached>(handler: impl Fn(&Change<K>), change: &Change<K>) {
 }
 
 impl<K: Cached> Objects<K> {
-    /// The changes for the handlers: nothing if the object is known as it is, and two things if one of the same name took its place.
-    fn put(&mut self, object: Arc<K>) -> Vec<Change<K>> {
-        let key = Key::of(object.meta());
-        match self.by_key.entry(key.clone()) {
-            Entry::Vacant(vacant) => {
-                vacant.insert(object.clone());
-                self.indexes.iter_mut().for_each(|index| index.insert(&key, &object));
-                vec![Change::Added(object)]
+    fn all(&self) -> Vec<Arc<Slot<K>>> {
+        self.by_key.values().cloned().collect()
+    }
+
+    fn under(&self, index: &str, value: &str) -> Vec<Arc<Slot<K>>> {
+        self.index(index).under(value).filter_map(|key| self.by_key.get(key).cloned()).collect()
+    }
+
+    fn index(&self, name: &str) -> &Index<K> {
+        self.indexes.iter().find(|index| index.name() == name).expect("indexes are added before they are used")
+    }
+
+    fn put(&mut self, key: &Key, slot: Arc<Slot<K>>, old: Option<&K>, new: &K) {
+        match self.by_key.get_key_value(key).map(|(key, _)| key.clone()).zip(old) {
+            Some((key, old)) => {
+                self.indexes.iter_mut().for_each(|index| index.replace(&key, old, new));
+                self.by_key.insert(key, slot);
             }
-            Entry::Occupied(mut occupied) => {
-                if occupied.get().meta().resource_version == object.meta().resource_version {
-                    return Vec::new();
-                }
-                let old = occupied.insert(object.clone());
-                self.indexes.iter_mut().for_each(|index| index.replace(&key, &old, &object));
-                if old.meta().uid == object.meta().uid {
-                    vec![Change::Modified { old, new: object }]
-                } else {
-                    vec![Change::Deleted(old), Change::Added(object)]
-                }
-            }
-        }
-    }
-
-    /// Takes out what has the name of an object that cannot be read and is another one: it is gone for certain.
-    fn remove_replaced(&mut self, object: &Undecodable) -> Option<Arc<K>> {
-        let uid = object.object.uid.as_ref().filter(|uid| !uid.is_empty())?;
-        let key = aside::key(object);
-        let other = self.by_key.get(&key)?.meta().uid.as_ref().is_some_and(|known| known != uid);
-        if other { self.remove(&key) } else { None }
-    }
-
-    fn remove(&mut self, key: &Key) -> Option<Arc<K>> {
-        let old = self.by_key.remove(key)?;
-        self.indexes.iter_mut().for_each(|index| index.remove(key, &old));
-        Some(old)
-    }
-}
-
-impl<K> Index<K> {
-    /// The values of an object; none if the function fails on it.
-    fn values(&self, key: &Key, object: &K) -> Vec<String> {
-        std::panic::catch_unwind(AssertUnwindSafe(|| (self.values)(object))).unwrap_or_else(|_| {
-            metrics::panicked(self.name, key);
-            Vec::new()
-        })
-    }
-
-    fn insert(&mut self, key: &Key, object: &K) {
-        for value in self.values(key, object) {
-            self.keys.entry(value).or_default().insert(key.clone());
-        }
-    }
-
-    fn remove(&mut self, key: &Key, object: &K) {
-        for value in self.values(key, object) {
-            self.drop_value(key, value);
-        }
-    }
-
-    fn replace(&mut self, key: &Key, old: &K, new: &K) {
-        let (before, after) = (self.values(key, old), self.values(key, new));
-        for value in before.iter().filter(|value| !after.contains(value)) {
-            self.drop_value(key, value.clone());
-        }
-        for value in after.into_iter().filter(|value| !before.contains(value)) {
-            self.keys.entry(value).or_default().insert(key.clone());
-        }
-    }
-
-    fn drop_value(&mut self, key: &Key, value: String) {
-        if let Entry::Occupied(mut keys) = self.keys.entry(value) {
-            keys.get_mut().remove(key);
-            if keys.get().is_empty() {
-                keys.remove();
+            None => {
+                let key = Arc::new(key.clone());
+                self.indexes.iter_mut().for_each(|index| index.insert(&key, new));
+                self.by_key.insert(key, slot);
             }
         }
+    }
+
+    fn remove(&mut self, key: &Key, old: &K) {
+        self.by_key.remove(key);
+        self.indexes.iter_mut().for_each(|index| index.remove(key, old));
     }
 }
 

@@ -86,6 +86,7 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
     use super::*;
+    use crate::Item;
     use crate::clock::Fake;
 
     fn object(version: u64) -> ConfigMap {
@@ -105,15 +106,15 @@ mod tests {
         echoes.wrote(&owner, &object(5));
         assert!(!echoes.observed(&owner));
         assert!(echoes.observed(&Key::cluster("another")));
-        informer.shared().apply(Arc::new(object(4)));
+        informer.shared().apply(Item::Struct(Arc::new(object(4))));
         assert!(!echoes.observed(&owner), "an older echo is not it");
-        informer.shared().apply(Arc::new(object(6)));
+        informer.shared().apply(Item::Struct(Arc::new(object(6))));
         assert!(echoes.observed(&owner));
 
         echoes.wrote(&owner, &object(6));
         assert!(echoes.observed(&owner), "it was heard before it was told");
         echoes.wrote(&owner, &object(9));
-        informer.shared().remove(Arc::new(object(10)));
+        informer.shared().remove(&Item::Struct(Arc::new(object(10))));
         assert!(echoes.observed(&owner));
 
         echoes.wrote(&owner, &object(12));

@@ -109,12 +109,13 @@ impl Informers {
     pub fn spawn_until<S: Source>(&self, source: S, until: &CancellationToken) -> Informer<S::Object> {
         let informer = Informer::empty(source.name());
         let (shared, inner) = (informer.shared().clone(), &self.inner);
-        let reflector = Reflector::new(source, shared, inner.clock.clone(), inner.witness.clone());
+        let reflector = Reflector::new(source, shared.clone(), inner.clock.clone(), inner.witness.clone());
         let (stop, until) = (self.stopped().clone(), until.clone());
         tokio::spawn(async move {
             tokio::select! {
                 () = until.cancelled() => {}
                 () = reflector.run(stop) => {}
+                () = shared.cool() => {}
             }
         });
         informer

@@ -26,7 +26,7 @@ mod source;
 mod turns;
 
 pub use backoff::Backoff;
-pub use cache::{Change, Informer, Phase};
+pub use cache::{Change, Informer, Item, Phase, Read};
 pub use clock::Clock;
 pub use echoes::{Echoes, UNOBSERVED};
 pub use events::{EventType, Recorder};
@@ -35,5 +35,5 @@ pub use informers::{Filter, Informers};
 pub use key::Key;
 pub use queue::{Taken, WorkQueue};
 pub use reconciler::{Action, Reconciler, feed, run};
-pub use source::{AllMetadata, Cached, Metadata, Source, Stream};
+pub use source::{AllMetadata, Cached, Metadata, Source, Stream, struct_events, structs};
 pub use turns::{Turns, turns};

@@ -9,6 +9,7 @@
 //! An object that cannot be read is no failure of the watch: it is set aside (`aside.rs`) and the watch goes on. A panic on the way counts as
 //! a failure of the watch.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::aside;
 use crate::cache::Shared;
 use crate::informers::Witness;
-use crate::{Backoff, Cached, Clock, Key, Phase, Source, Stream, metrics};
+use crate::{Backoff, Clock, Item, Key, Phase, Source, Stream, metrics};
 
 /// Objects per page of a list.
 const PAGE: u32 = 500;
@@ -137,18 +138,18 @@ impl<S: Source> Reflector<S> {
     }
 
     /// Takes one event over; answers the revision it brought.
-    fn take(&mut self, event: Event<S::Object>) -> Option<String> {
+    fn take(&mut self, event: Event<Item<S::Object>>) -> Option<String> {
         self.backoff.reset();
         match event {
-            Event::Added(object) | Event::Modified(object) => {
-                let revision = object.meta().resource_version.clone();
-                self.cache.apply(object);
+            Event::Added(item) | Event::Modified(item) => {
+                let revision = item.revision().map(Cow::into_owned);
+                let odd = self.cache.apply(Arc::unwrap_or_clone(item));
+                odd.iter().for_each(|odd| self.report(odd));
                 revision
             }
-            Event::Deleted(object) => {
-                let revision = object.meta().resource_version.clone();
-                self.cache.remove(object);
-                revision
+            Event::Deleted(item) => {
+                self.cache.remove(&item);
+                item.revision().map(Cow::into_owned)
             }
             Event::Bookmark { revision, .. } => {
                 self.cache.set_phase(Phase::Watching { revision: revision.clone() });
@@ -158,8 +159,8 @@ impl<S: Source> Reflector<S> {
                 let revision = object.object.resource_version.clone();
                 if deleted {
                     self.cache.remove_unread(&object);
-                } else if self.cache.set_aside(object.clone()) {
-                    self.report(&object);
+                } else {
+                    self.cache.set_aside(object).iter().for_each(|odd| self.report(odd));
                 }
                 revision
             }
@@ -228,17 +229,17 @@ impl<S: Source> Reflector<S> {
     async fn read_by_stream(&mut self) -> Result<State<S::Object>, client::Error> {
         let params = WatchParams { send_initial_events: true, ..watch_params(None) };
         let mut stream = self.source.watch(params).await?;
-        let mut objects: HashMap<Key, Arc<S::Object>, FxBuildHasher> = HashMap::default();
+        let mut objects: HashMap<Key, Item<S::Object>, FxBuildHasher> = HashMap::default();
         let mut undecodable: HashMap<Key, Undecodable, FxBuildHasher> = HashMap::default();
         while let Some(event) = stream.next().await {
             match event? {
-                Event::Added(object) | Event::Modified(object) => {
-                    let key = Key::of(object.meta());
+                Event::Added(item) | Event::Modified(item) => {
+                    let key = item.key();
                     undecodable.remove(&key);
-                    objects.insert(key, object);
+                    objects.insert(key, Arc::unwrap_or_clone(item));
                 }
-                Event::Deleted(object) => {
-                    let key = Key::of(object.meta());
+                Event::Deleted(item) => {
+                    let key = item.key();
                     undecodable.remove(&key);
                     objects.remove(&key);
                 }
@@ -251,7 +252,7 @@ impl<S: Source> Reflector<S> {
                     }
                 }
                 Event::Bookmark { revision, initial_events_end: true } => {
-                    self.replace(objects.into_values().collect(), undecodable.into_values().collect());
+                    self.replace(objects.into_values().collect(), undecodable.into_values().collect()).await;
                     return Ok(self.watching(revision, stream));
                 }
                 Event::Bookmark { .. } => {}
@@ -275,10 +276,10 @@ impl<S: Source> Reflector<S> {
                 }
                 answer => answer?,
             };
-            objects.extend(list.items);
+            objects.extend(list.items.into_iter().map(Arc::unwrap_or_clone));
             undecodable.extend(list.undecodable);
             if list.next.is_none() {
-                self.replace(objects, undecodable);
+                self.replace(objects, undecodable).await;
                 return Ok(State::Read { revision: list.revision });
             }
             params.next = list.next;
@@ -286,8 +287,8 @@ impl<S: Source> Reflector<S> {
     }
 
     /// The cache holds this from now on, and what cannot be read is reported.
-    fn replace(&self, objects: Vec<Arc<S::Object>>, undecodable: Vec<Undecodable>) {
-        self.cache.replace(objects, undecodable).iter().for_each(|odd| self.report(odd));
+    async fn replace(&self, objects: Vec<Item<S::Object>>, undecodable: Vec<Undecodable>) {
+        self.cache.replace(objects, undecodable).await.iter().for_each(|odd| self.report(odd));
     }
 }
 

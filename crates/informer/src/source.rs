@@ -5,12 +5,12 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use client::{Client, Dynamic, Event, Kind, List, ListParams, Partial, WatchParams};
+use client::{Client, Dynamic, Event, Kind, List, ListParams, Original, Partial, Undecodable, WatchParams};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::Filter;
+use crate::{Filter, Item};
 
 /// Something with metadata that can be kept in a cache.
 pub trait Cached: Debug + Send + Sync + 'static {
@@ -25,7 +25,43 @@ impl<K: Kind> Cached for K {
 }
 
 /// The events of one watch.
-pub type Stream<K> = BoxStream<'static, Result<Event<K>, client::Error>>;
+pub type Stream<K> = BoxStream<'static, Result<Event<Item<K>>, client::Error>>;
+
+/// A page of objects that are kept as structs.
+pub fn structs<K>(list: List<K>) -> List<Item<K>> {
+    list.map(|object| Ok(Arc::new(Item::Struct(object))))
+}
+
+/// Events of objects that are kept as structs.
+pub fn struct_events<K: Send + Sync + 'static>(
+    events: impl futures::Stream<Item = Result<Event<K>, client::Error>> + Send + 'static,
+) -> Stream<K> {
+    events.map(|event| event.map(|event| event.map(|object| Ok(Arc::new(Item::Struct(object)))))).boxed()
+}
+
+/// The largest struct of a kind that is kept as such.
+const SMALL: usize = 1_024;
+
+/// Whether of a kind texts are kept. A struct's own size says how much its text grows when it is read: a field that is not set takes room in it. So it
+/// is large structs whose texts are kept, and those that hold schemas, which are larger than anything. Nodes are the exception: controllers look at all of
+/// them, and each tells of itself every few seconds.
+fn are_texts<K: Kind>() -> bool {
+    match K::KIND {
+        "Node" => false,
+        "CustomResourceDefinition" => true,
+        _ => size_of::<K>() > SMALL,
+    }
+}
+
+/// An object of a kind in the form in which it is kept.
+fn kept<K: Kind>(original: Arc<Original>) -> Result<Arc<Item<K>>, Undecodable> {
+    let original = Arc::unwrap_or_clone(original);
+    Ok(Arc::new(if are_texts::<K>() {
+        Item::Text(original, Original::read::<K>)
+    } else {
+        Item::Struct(Arc::new(original.read()?))
+    }))
+}
 
 /// Lists and watches one set of objects.
 pub trait Source: Send + Sync + 'static {
@@ -34,7 +70,7 @@ pub trait Source: Send + Sync + 'static {
     /// What they are called, in logs and metrics.
     fn name(&self) -> String;
 
-    fn list(&self, params: ListParams) -> impl Future<Output = Result<List<Self::Object>, client::Error>> + Send;
+    fn list(&self, params: ListParams) -> impl Future<Output = Result<List<Item<Self::Object>>, client::Error>> + Send;
 
     /// Changes from `params.resource_version` on, or from nothing when the initial events are asked for.
     fn watch(&self, params: WatchParams) -> impl Future<Output = Result<Stream<Self::Object>, client::Error>> + Send;
@@ -60,13 +96,13 @@ impl<K: Kind> Source for Objects<K> {
         K::URL_PATH_SEGMENT.to_owned()
     }
 
-    async fn list(&self, params: ListParams) -> Result<List<K>, client::Error> {
+    async fn list(&self, params: ListParams) -> Result<List<Item<K>>, client::Error> {
         let params = ListParams {
             label_selector: self.filter.label_selector.clone(),
             field_selector: self.filter.field_selector.clone(),
             ..params
         };
-        self.client.list::<K>(&self.filter.namespace, &params).await
+        Ok(self.client.list_originals::<K>(&self.filter.namespace, &params).await?.map(kept))
     }
 
     async fn watch(&self, params: WatchParams) -> Result<Stream<K>, client::Error> {
@@ -75,7 +111,8 @@ impl<K: Kind> Source for Objects<K> {
             field_selector: self.filter.field_selector.clone(),
             ..params
         };
-        self.client.watch::<K>(&self.filter.namespace, &params).await
+        let stream = self.client.watch_originals::<K>(&self.filter.namespace, &params).await?;
+        Ok(stream.map(|event| event.map(|event| event.map(kept))).boxed())
     }
 }
 
@@ -92,11 +129,16 @@ impl Cached for Metadata {
 }
 
 impl Metadata {
-    fn shared(partial: Arc<Partial>) -> Arc<Self> {
-        let mut meta = Arc::unwrap_or_clone(partial).metadata;
+    fn of(partial: Partial) -> Self {
+        let mut meta = partial.metadata;
         // Labels and annotations are most of the metadata, and no graph of owners needs them.
         (meta.labels, meta.annotations) = (None, None);
-        Arc::new(Self { meta })
+        Self { meta }
+    }
+
+    fn kept(original: Arc<Original>) -> Result<Arc<Item<Self>>, Undecodable> {
+        let read = |original: &Original| original.read_metadata().map(Self::of);
+        Ok(Arc::new(Item::Text(Arc::unwrap_or_clone(original), read)))
     }
 }
 
@@ -111,12 +153,12 @@ impl Source for AllMetadata {
         self.0.resource().resource.clone()
     }
 
-    async fn list(&self, params: ListParams) -> Result<List<Metadata>, client::Error> {
-        Ok(self.0.list_metadata("", &params).await?.map(|object| Ok(Metadata::shared(object))))
+    async fn list(&self, params: ListParams) -> Result<List<Item<Metadata>>, client::Error> {
+        Ok(self.0.list_metadata_originals("", &params).await?.map(Metadata::kept))
     }
 
     async fn watch(&self, params: WatchParams) -> Result<Stream<Metadata>, client::Error> {
-        let stream = self.0.watch_metadata("", &params).await?;
-        Ok(stream.map(|event| event.map(|event| event.map(|object| Ok(Metadata::shared(object))))).boxed())
+        let stream = self.0.watch_metadata_originals("", &params).await?;
+        Ok(stream.map(|event| event.map(|event| event.map(Metadata::kept))).boxed())
     }
 }

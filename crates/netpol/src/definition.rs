@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use client::{Client, Error, Event, Gvr, List, ListParams, WatchParams};
 use futures::stream::{self, StreamExt as _};
-use informer::{Backoff, Informer, Informers, Source, Stream};
+use informer::{Backoff, Informer, Informers, Item, Source, Stream, struct_events, structs};
 use k8s_openapi::Resource as _;
 use machinery::ApiError;
 
@@ -27,7 +27,17 @@ pub fn cluster_policies(informers: &Informers) -> Informer<ClusterNetworkPolicy>
 
 /// The cluster's policies as they are now, none if nobody has defined them.
 pub async fn read_cluster_policies(client: &Client) -> Result<List<ClusterNetworkPolicy>, Error> {
-    ClusterPolicies(client.clone()).list(ListParams::default()).await
+    read(client, &ListParams::default()).await
+}
+
+async fn read(client: &Client, params: &ListParams) -> Result<List<ClusterNetworkPolicy>, Error> {
+    match client.list::<ClusterNetworkPolicy>("", params).await {
+        Err(error) if is_undefined(&error) || error.is_forbidden() => {
+            let revision = NEVER.to_owned();
+            Ok(List { items: Vec::new(), revision, next: None, remaining: None, undecodable: Vec::new() })
+        }
+        answer => answer,
+    }
 }
 
 struct ClusterPolicies(Client);
@@ -48,19 +58,13 @@ impl Source for ClusterPolicies {
         ClusterNetworkPolicy::URL_PATH_SEGMENT.to_owned()
     }
 
-    async fn list(&self, params: ListParams) -> Result<List<ClusterNetworkPolicy>, Error> {
-        match self.0.list::<ClusterNetworkPolicy>("", &params).await {
-            Err(error) if is_undefined(&error) || error.is_forbidden() => {
-                let revision = NEVER.to_owned();
-                Ok(List { items: Vec::new(), revision, next: None, remaining: None, undecodable: Vec::new() })
-            }
-            answer => answer,
-        }
+    async fn list(&self, params: ListParams) -> Result<List<Item<ClusterNetworkPolicy>>, Error> {
+        Ok(structs(read(&self.0, &params).await?))
     }
 
     async fn watch(&self, params: WatchParams) -> Result<Stream<ClusterNetworkPolicy>, Error> {
         let error = match self.0.watch::<ClusterNetworkPolicy>("", &params).await {
-            Ok(stream) => return Ok(stream.boxed()),
+            Ok(stream) => return Ok(struct_events(stream)),
             Err(error) => error,
         };
         if !is_undefined(&error) && !error.is_forbidden() {

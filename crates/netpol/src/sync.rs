@@ -314,15 +314,16 @@ impl Agent {
         let mut wait = RETRY.0;
         loop {
             let mut inputs: Vec<Input> = Vec::new();
-            let pods = self.known.pods.list();
-            let of_api = pods.iter().filter_map(|pod| Some((pod.metadata.uid.clone()?, pod.clone())));
-            let mut all: HashMap<String, Arc<Pod>> =
-                self.attached.iter().map(|(uid, (_, attachment))| (uid.clone(), attachment.pod.clone())).collect();
-            all.extend(of_api);
-            inputs.extend(all.into_iter().map(|(uid, pod)| {
+            let mut attached: HashMap<&String, &Arc<Pod>> =
+                self.attached.iter().map(|(uid, (_, attachment))| (uid, &attachment.pod)).collect();
+            for pod in self.known.pods.each() {
+                let Some(uid) = pod.metadata.uid.clone() else { continue };
+                // What the API says of it is newer than what came with its network.
+                attached.remove(&uid);
                 let facts = self.facts(&uid, &pod);
-                Input::Pod(uid, facts)
-            }));
+                inputs.push(Input::Pod(uid, facts));
+            }
+            inputs.extend(attached.into_iter().map(|(uid, pod)| Input::Pod(uid.clone(), self.facts(uid, pod))));
             let namespaces = self.known.namespaces.list();
             inputs.extend(
                 namespaces.iter().filter_map(|n| model::namespace(n)).map(|(n, l)| Input::Namespace(n, Some(l))),

@@ -21,10 +21,10 @@ pub fn index_orphans<K: Kind>(informer: &Informer<K>) {
     });
 }
 
-/// What an owner controls, and what nobody controls in its namespace.
-pub fn candidates<K: Kind, O: Kind>(informer: &Informer<K>, owner: &O) -> Vec<Arc<K>> {
+/// What an owner controls, and what nobody controls and its selector picks. A namespace may have very many that it does not pick.
+pub fn candidates<K: Kind, O: Kind>(informer: &Informer<K>, owner: &O, selector: &LabelSelector) -> Vec<Arc<K>> {
     let mut all = informer.by_owner(owner.metadata().uid());
-    all.extend(informer.by_index(ORPHAN_INDEX, owner.metadata().namespace()));
+    all.extend(informer.select_by_index(ORPHAN_INDEX, owner.metadata().namespace(), selector));
     all
 }
 

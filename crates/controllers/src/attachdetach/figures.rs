@@ -24,9 +24,9 @@ pub(super) struct Collector {
 impl Collect for Collector {
     fn collect(&self, text: &mut String) {
         let mut wanted: BTreeSet<(String, String, String)> = BTreeSet::new();
-        for pod in self.pods.list().iter().filter(|pod| !pods::is_terminal(pod)) {
-            let Some(node) = pods::node_name(pod) else { continue };
-            for key in claims_of(pod) {
+        for pod in self.pods.each().filter(|pod| !pods::is_terminal(pod)) {
+            let Some(node) = pods::node_name(&pod) else { continue };
+            for key in claims_of(&pod) {
                 let volume = self.claims.get(&key).and_then(|claim| bound_volume(&claim, &self.volumes));
                 if let Some((volume, driver)) = volume.and_then(|volume| named(&volume)) {
                     wanted.insert((node.to_owned(), driver, volume));

@@ -1,7 +1,5 @@
 //! Observes, applies what `plan` decides, and reports.
 
-use std::sync::Arc;
-
 use client::DeleteOptions;
 use informer::{Action, EventType, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
@@ -9,7 +7,7 @@ use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
 use super::plan;
 use crate::Error;
 use crate::common::pod_control::namespace_ends;
-use crate::common::{selector, services};
+use crate::common::services;
 use crate::context::{Context, Tools};
 use crate::inputs::changed;
 
@@ -52,9 +50,7 @@ impl Reconciler for EndpointsController {
             return Ok(Action::Done);
         };
         let Some(selector) = services::pod_selector(&service) else { return Ok(Action::Done) };
-        let pods = self.pods.by_namespace(&key.namespace);
-        let selected: Vec<Arc<Pod>> =
-            pods.into_iter().filter(|pod| selector::matches(&selector, &pod.metadata.labels)).collect();
+        let selected = self.pods.select(&key.namespace, &selector);
         let Some(wanted) = plan::plan(&service, current.as_deref(), &selected) else { return Ok(Action::Done) };
         let (answer, reason, verb) = if current.is_none() {
             (self.tools.client.create(&wanted).await, "FailedToCreateEndpoint", "create endpoint for service")

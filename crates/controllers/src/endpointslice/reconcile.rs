@@ -10,6 +10,7 @@ use super::traffic::{self, Traffic};
 use super::{endpoints, plan};
 use crate::Error;
 use crate::common::meta::MetaExt;
+use crate::common::pods::{NODE_INDEX, node_of};
 use crate::common::slices::{Figures, Slices};
 use crate::common::{selector, services};
 use crate::context::{Context, Tools};
@@ -28,6 +29,7 @@ pub(crate) async fn start(context: Context) {
         slices: Slices::new(&context, &mut inputs, plan::MANAGER, FIGURES),
         traffic: Mutex::default(),
     };
+    controller.pods.add_index(NODE_INDEX, node_of);
     let known = controller.services.clone();
     inputs.feed(&controller.pods, move |change| services::affected(change, &known));
     let (known, pods) = (controller.services.clone(), controller.pods.clone());
@@ -43,8 +45,7 @@ fn zone_changed(change: &Change<Node>, services: &Informer<Service>, pods: &Info
         return Vec::new();
     }
     let node = change.object().metadata.name();
-    let on_node: Vec<Arc<Pod>> =
-        pods.list().into_iter().filter(|pod| crate::common::pods::node_name(pod) == Some(node)).collect();
+    let on_node = pods.by_index(NODE_INDEX, node);
     let selects = |service: &Service| {
         let selector = services::pod_selector(service);
         selector.is_some_and(|selector| {
@@ -88,9 +89,7 @@ impl Reconciler for EndpointSlices {
             return Ok(Action::Done);
         };
         let Some(selector) = services::pod_selector(&service) else { return Ok(Action::Done) };
-        let pods = self.pods.by_namespace(&key.namespace);
-        let selected: Vec<Arc<Pod>> =
-            pods.into_iter().filter(|pod| selector::matches(&selector, &pod.metadata.labels)).collect();
+        let selected = self.pods.select(&key.namespace, &selector);
         let zone = |node: &str| {
             self.nodes
                 .get(&Key::cluster(node))

@@ -55,7 +55,7 @@ impl Reconciler for LegacyTokenCleaner {
         }
         let Some(since) = self.tracked_since().await? else { return Ok(Action::After(DAY)) };
         let now = self.tools.clock.now();
-        let mounted = || self.pods.by_namespace(&key.namespace).iter().any(|pod| plan::uses(pod, &key.name));
+        let mounted = || self.pods.each_in(&key.namespace).any(|pod| plan::uses(&pod, &key.name));
         match plan::plan(&secret, since, mounted, now) {
             Plan::Keep => Ok(Action::After(DAY)),
             Plan::Look(at) => Ok(Action::After(informer::clock::since(at, now).max(Duration::from_secs(1)))),

@@ -114,9 +114,9 @@ pub(super) fn note(
 }
 
 /// How long the pods may take to end, counted from the deletion of the namespace.
-pub(super) fn grace(namespace: &Namespace, pods: &[Arc<Pod>], now: Timestamp) -> i64 {
-    let running = pods.iter().filter(|pod| !pods::is_terminal(pod));
-    let grace = running.filter_map(|pod| pods::spec(pod)?.termination_grace_period_seconds).max().unwrap_or_default();
+pub(super) fn grace(namespace: &Namespace, pods: impl IntoIterator<Item = Arc<Pod>>, now: Timestamp) -> i64 {
+    let running = pods.into_iter().filter(|pod| !pods::is_terminal(pod));
+    let grace = running.filter_map(|pod| pods::spec(&pod)?.termination_grace_period_seconds).max().unwrap_or_default();
     let deleted = namespace.metadata.deletion_timestamp.as_ref().map_or(now, |time| time.0);
     let passed = clock::since(now, deleted);
     if passed >= Duration::from_secs(u64::try_from(grace).unwrap_or_default()) { 0 } else { grace }

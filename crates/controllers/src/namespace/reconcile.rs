@@ -111,7 +111,7 @@ impl Namespaces {
     async fn empty_resource(&self, namespace: &Namespace, resource: &Resource, findings: &mut Findings) {
         let name = namespace.metadata.name();
         let grace = if resource.gvr.resource == "pods" {
-            plan::grace(namespace, &self.pods.by_namespace(name), self.tools.clock.now())
+            plan::grace(namespace, self.pods.each_in(name), self.tools.clock.now())
         } else {
             0
         };

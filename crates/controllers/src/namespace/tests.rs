@@ -184,6 +184,6 @@ fn pods_are_given_their_grace_from_the_deletion_on() {
         .with(|pod| pod.spec.get_or_insert_default().termination_grace_period_seconds = Some(90))
         .build();
     let pods = [slow, done];
-    assert_eq!(plan::grace(&namespace(), &pods, at(110)), 30);
-    assert_eq!(plan::grace(&namespace(), &pods, at(130)), 0, "their time is over");
+    assert_eq!(plan::grace(&namespace(), pods.clone(), at(110)), 30);
+    assert_eq!(plan::grace(&namespace(), pods.clone(), at(130)), 0, "their time is over");
 }

@@ -51,13 +51,13 @@ impl Absences {
     /// The nodes that are missing for long enough, and when to look again for the others.
     pub(super) fn gone(
         &mut self,
-        all: &[Arc<Pod>],
+        named: &[String],
         nodes: &[Arc<Node>],
         now: Duration,
         quarantine: Duration,
     ) -> (Vec<String>, Option<Duration>) {
         let there: BTreeSet<&str> = nodes.iter().map(|node| node.metadata.name()).collect();
-        let named: BTreeSet<&str> = all.iter().filter_map(|pod| pods::node_name(pod)).collect();
+        let named: BTreeSet<&str> = named.iter().map(String::as_str).collect();
         let missing: BTreeSet<&str> = named.difference(&there).copied().collect();
         self.0.retain(|node, _| missing.contains(node.as_str()));
         for node in missing {
@@ -74,6 +74,11 @@ pub(super) fn is_out_of_service(node: &Node) -> bool {
     node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).any(|taint| taint.key == pods::OUT_OF_SERVICE)
 }
 
+/// The nodes that are out of service and not ready, whose pods that are being deleted go at once.
+pub(super) fn out_of_service(nodes: &[Arc<Node>]) -> impl Iterator<Item = &str> {
+    nodes.iter().filter(|node| is_out_of_service(node) && !is_node_ready(node)).map(|node| node.metadata.name())
+}
+
 /// Whether a change of this pod could give the controller anything to do, whatever there is of others.
 pub(super) fn may_matter(pod: &Pod, node: impl Fn(&str) -> Option<Arc<Node>>) -> bool {
     match pods::node_name(pod) {
@@ -82,14 +87,10 @@ pub(super) fn may_matter(pod: &Pod, node: impl Fn(&str) -> Option<Arc<Node>>) ->
     }
 }
 
-/// The pods to remove.
+/// The pods to remove, of these.
 pub(super) fn plan(all: &[Arc<Pod>], nodes: &[Arc<Node>], gone: &[String]) -> Vec<(Arc<Pod>, Reason)> {
     let mut condemned = Vec::new();
-    let out: Vec<&str> = nodes
-        .iter()
-        .filter(|node| is_out_of_service(node) && !is_node_ready(node))
-        .map(|node| node.metadata.name())
-        .collect();
+    let out: Vec<&str> = out_of_service(nodes).collect();
     let mut ended: Vec<&Arc<Pod>> = Vec::new();
     for pod in all {
         match pods::node_name(pod) {

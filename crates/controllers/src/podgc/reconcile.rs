@@ -1,5 +1,7 @@
 //! Observes, applies what `plan` decides, and reports.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use client::{DeleteOptions, Patch};
@@ -18,9 +20,11 @@ use crate::metrics;
 
 /// How long a node must be gone before its pods go: it may only have been registered anew.
 const QUARANTINE: Duration = Duration::from_secs(40);
-/// The index of pods that ended, all under one value.
-const ENDED_INDEX: &str = "ended";
+/// The index of pods that may have to go wherever they are: there may be very many that need not be looked at.
+const LOOSE_INDEX: &str = "loose";
 const ENDED: &str = "ended";
+/// Being deleted, and never got a node.
+const UNBOUND: &str = "unbound";
 /// There is one key: the whole cluster.
 const ALL: &str = "cluster";
 
@@ -29,12 +33,11 @@ pub(crate) async fn start(context: Context) {
     let controller =
         PodGc { tools: context.tools.clone(), nodes: inputs.read(), pods: inputs.read(), absences: Mutex::default() };
     controller.pods.add_index(pods::NODE_INDEX, pods::node_of);
-    controller.pods.add_index(
-        ENDED_INDEX,
-        |pod: &Pod| {
-            if pods::is_terminal(pod) { vec![ENDED.to_owned()] } else { Vec::new() }
-        },
-    );
+    controller.pods.add_index(LOOSE_INDEX, |pod: &Pod| {
+        let ended = pods::is_terminal(pod).then_some(ENDED);
+        let unbound = (pods::node_name(pod).is_none() && pod.metadata.is_deleting()).then_some(UNBOUND);
+        [ended, unbound].into_iter().flatten().map(str::to_owned).collect()
+    });
     inputs.feed(&controller.nodes, |change| {
         let matters = change.after().is_none_or(|node| plan::is_out_of_service(node));
         matters.then(|| Key::cluster(ALL))
@@ -43,7 +46,7 @@ pub(crate) async fn start(context: Context) {
     inputs.feed(&controller.pods, move |change| {
         let pod = change.after()?;
         // A turn looks at every pod: one more that ended is a reason only when they have become too many.
-        let too_many = || pods::is_terminal(pod) && pods.count(ENDED_INDEX, ENDED) > plan::MOST_ENDED;
+        let too_many = || pods::is_terminal(pod) && pods.count(LOOSE_INDEX, ENDED) > plan::MOST_ENDED;
         (plan::may_matter(pod, |name| nodes.get(&Key::cluster(name))) || too_many()).then(|| Key::cluster(ALL))
     });
     inputs.queue.add(Key::cluster(ALL));
@@ -62,9 +65,9 @@ impl Reconciler for PodGc {
     type Error = Error;
 
     async fn reconcile(&self, _: &Key) -> Result<Action, Error> {
-        let (all, nodes) = (self.pods.list(), self.nodes.list());
+        let (named, nodes) = (self.pods.index_values(pods::NODE_INDEX), self.nodes.list());
         let now = self.tools.clock.monotonic();
-        let (gone, wait) = self.absences.lock().gone(&all, &nodes, now, QUARANTINE);
+        let (gone, wait) = self.absences.lock().gone(&named, &nodes, now, QUARANTINE);
         let mut confirmed = Vec::new();
         for node in gone {
             match self.tools.client.get::<Node>("", &node).await {
@@ -73,7 +76,7 @@ impl Reconciler for PodGc {
                 Ok(_) => {}
             }
         }
-        batch::all(plan::plan(&all, &nodes, &confirmed), |(pod, reason)| async move {
+        batch::all(plan::plan(&self.in_question(&nodes, &confirmed), &nodes, &confirmed), |(pod, reason)| async move {
             let labels = [pod.metadata.namespace(), reason.label()];
             let answer = self.remove(&pod, reason).await;
             let family = if answer.is_ok() { &metrics::POD_GC } else { &metrics::POD_GC_ERRORS };
@@ -86,6 +89,16 @@ impl Reconciler for PodGc {
 }
 
 impl PodGc {
+    /// The pods among which those to remove are, each once.
+    fn in_question(&self, nodes: &[Arc<Node>], gone: &[String]) -> Vec<Arc<Pod>> {
+        let suspect = gone.iter().map(String::as_str).chain(plan::out_of_service(nodes));
+        let mut all: BTreeMap<Key, Arc<Pod>> = BTreeMap::new();
+        let of_nodes = suspect.flat_map(|node| self.pods.by_index(pods::NODE_INDEX, node));
+        let loose = [ENDED, UNBOUND].into_iter().flat_map(|value| self.pods.by_index(LOOSE_INDEX, value));
+        all.extend(of_nodes.chain(loose).map(|pod| (pod.metadata.key(), pod)));
+        all.into_values().collect()
+    }
+
     async fn remove(&self, pod: &Pod, reason: Reason) -> Result<(), Error> {
         let (namespace, name) = (pod.metadata.namespace(), pod.metadata.name());
         if !pods::is_terminal(pod) {

@@ -28,10 +28,10 @@ fn pods_of_nodes_that_are_gone_and_of_no_node_at_all_go() {
 #[test]
 fn a_node_must_be_gone_for_a_while() {
     let mut absences = Absences::default();
-    let pods = [pod("a").on("n").build()];
+    let named = ["n".to_owned()];
     let second = Duration::from_secs(1);
-    assert_eq!(absences.gone(&pods, &[], second, 40 * second), (vec![], Some(40 * second)));
-    assert_eq!(absences.gone(&pods, &[node("n").build()], 20 * second, 40 * second), (vec![], None), "it came back");
-    assert_eq!(absences.gone(&pods, &[], 30 * second, 40 * second), (vec![], Some(40 * second)));
-    assert_eq!(absences.gone(&pods, &[], 70 * second, 40 * second), (vec!["n".to_owned()], None));
+    assert_eq!(absences.gone(&named, &[], second, 40 * second), (vec![], Some(40 * second)));
+    assert_eq!(absences.gone(&named, &[node("n").build()], 20 * second, 40 * second), (vec![], None), "it came back");
+    assert_eq!(absences.gone(&named, &[], 30 * second, 40 * second), (vec![], Some(40 * second)));
+    assert_eq!(absences.gone(&named, &[], 70 * second, 40 * second), (vec!["n".to_owned()], None));
 }

@@ -32,7 +32,6 @@ const RESYNC: Duration = Duration::from_secs(5 * 60);
 /// A quota and what is in its namespace.
 pub(super) struct Observed {
     pub(super) quota: Arc<ResourceQuota>,
-    pub(super) pods: Vec<Arc<Pod>>,
     pub(super) services: Vec<Arc<Service>>,
     pub(super) claims: Vec<Arc<PersistentVolumeClaim>>,
     pub(super) device_claims: Vec<Arc<ResourceClaim>>,
@@ -47,10 +46,11 @@ pub(super) struct Plan {
     pub(super) again: Option<Duration>,
 }
 
-pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
+/// The pods come one by one: a namespace may have more of them than anybody wants to hold.
+pub(super) fn plan(observed: &Observed, pods: impl IntoIterator<Item = Arc<Pod>>, now: Timestamp) -> Plan {
     let quota = &observed.quota;
     let mut count = Count::new(quota, now);
-    observed.pods.iter().for_each(|pod| count.add_pod(pod));
+    pods.into_iter().for_each(|pod| count.add_pod(&pod));
     observed.services.iter().for_each(|service| count.add_service(service));
     observed.claims.iter().for_each(|claim| count.add_claim(claim));
     observed.device_claims.iter().for_each(|claim| count.add_device_claim(claim));

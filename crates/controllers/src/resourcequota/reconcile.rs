@@ -110,7 +110,7 @@ impl Reconciler for Quotas {
         self.charges.forget(key);
         let now = self.tools.clock.now();
         let observed = self.observe(key, quota, now).await?;
-        let plan = plan::plan(&observed, now);
+        let plan = plan::plan(&observed, self.pods.each_in(&key.namespace), now);
         if let Some(status) = plan.status {
             let changed = ResourceQuota { status: Some(status), ..ResourceQuota::clone(&observed.quota) };
             self.tools.client.update_status(&changed).await?;
@@ -127,7 +127,6 @@ impl Quotas {
             others.push((name, self.others.count(&self.tools.client, &plural, &group, namespace).await?));
         }
         Ok(Observed {
-            pods: self.pods.by_namespace(namespace),
             services: self.services.by_namespace(namespace),
             claims: self.claims.by_namespace(namespace),
             device_claims: self.device_claims.by_namespace(namespace),

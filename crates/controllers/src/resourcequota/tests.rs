@@ -260,19 +260,19 @@ fn a_plan_writes_only_what_changed_and_comes_back_for_what_is_not_there_yet() {
     let spec = json!({"hard": {"pods": "9", "count/widgets.example.com": "3"}});
     let mut observed = Observed {
         quota: std::sync::Arc::new(quota(spec)),
-        pods: vec![std::sync::Arc::new(pod(json!({"spec": {"containers": []}})))],
         services: Vec::new(),
         claims: Vec::new(),
         device_claims: Vec::new(),
         others: vec![("count/widgets.example.com".to_owned(), None)],
     };
-    let first = plan(&observed, at(0));
+    let pods = [std::sync::Arc::new(pod(json!({"spec": {"containers": []}})))];
+    let first = plan(&observed, pods.clone(), at(0));
     let status = first.status.expect("nothing is known yet");
     let used = status.used.clone().unwrap_or_default();
     assert_eq!((used["pods"].0.as_str(), used["count/widgets.example.com"].0.as_str()), ("1", "0"));
     assert_eq!(first.again.map(|again| again.as_secs()), Some(300));
     std::sync::Arc::make_mut(&mut observed.quota).status = Some(status);
     observed.others[0].1 = Some(0);
-    let second = plan(&observed, at(0));
+    let second = plan(&observed, pods, at(0));
     assert_eq!((second.status, second.again), (None, None));
 }

@@ -1,6 +1,11 @@
+use std::cell::Cell;
+
 use super::*;
+use client::Original;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use machinery::object::{FieldPaths, Object};
+use serde_json::json;
 
 fn pod(name: &str, uid: &str, revision: &str, node: &str) -> Arc<Pod> {
     Arc::new(Pod {
@@ -14,6 +19,10 @@ fn pod(name: &str, uid: &str, revision: &str, node: &str) -> Arc<Pod> {
         spec: Some(PodSpec { node_name: Some(node.into()), ..PodSpec::default() }),
         ..Pod::default()
     })
+}
+
+fn whole(name: &str, uid: &str, revision: &str, node: &str) -> Item<Pod> {
+    Item::Struct(pod(name, uid, revision, node))
 }
 
 /// An informer, and what its one handler was called with.
@@ -37,20 +46,21 @@ fn observed() -> (Informer<Pod>, Arc<Mutex<Vec<String>>>) {
 #[test]
 fn handlers_hear_of_changes_after_the_cache_holds_them() {
     let (informer, told) = observed();
-    informer.shared().apply(pod("a", "1", "1", "n1"));
-    informer.shared().apply(pod("a", "1", "1", "n1"));
-    informer.shared().apply(pod("a", "1", "2", "n2"));
-    informer.shared().remove(pod("a", "1", "3", "n2"));
-    informer.shared().remove(pod("a", "1", "3", "n2"));
+    informer.shared().apply(whole("a", "1", "1", "n1"));
+    informer.shared().apply(whole("a", "1", "1", "n1"));
+    informer.shared().apply(whole("a", "1", "2", "n2"));
+    informer.shared().remove(&whole("a", "1", "3", "n2"));
+    informer.shared().remove(&whole("a", "1", "3", "n2"));
     assert_eq!(*told.lock(), ["added 1 cached=true", "modified 1 cached=true", "deleted 1 cached=false"]);
 }
 
-#[test]
-fn a_relist_tells_of_the_differences_alone() {
+#[tokio::test]
+async fn a_relist_tells_of_the_differences_alone() {
     let (informer, told) = observed();
-    informer.shared().replace(vec![pod("a", "1", "1", "n"), pod("b", "2", "2", "n"), pod("c", "3", "3", "n")], vec![]);
+    let all = vec![whole("a", "1", "1", "n"), whole("b", "2", "2", "n"), whole("c", "3", "3", "n")];
+    informer.shared().replace(all, vec![]).await;
     told.lock().clear();
-    informer.shared().replace(vec![pod("a", "1", "1", "n"), pod("b", "9", "7", "n")], vec![]);
+    informer.shared().replace(vec![whole("a", "1", "1", "n"), whole("b", "9", "7", "n")], vec![]).await;
     assert_eq!(
         *told.lock(),
         ["deleted 3 cached=false", "deleted 2 cached=true", "added 9 cached=true"],
@@ -61,15 +71,15 @@ fn a_relist_tells_of_the_differences_alone() {
 #[test]
 fn indexes_follow_the_objects() {
     let (informer, _) = observed();
-    informer.shared().apply(pod("a", "1", "1", "n1"));
+    informer.shared().apply(whole("a", "1", "1", "n1"));
     informer.add_index("node", |pod: &Pod| pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect());
-    informer.shared().apply(pod("b", "2", "2", "n1"));
+    informer.shared().apply(whole("b", "2", "2", "n1"));
     assert_eq!(informer.by_index("node", "n1").len(), 2);
     assert_eq!(informer.count("node", "n1"), 2);
-    informer.shared().apply(pod("a", "1", "3", "n2"));
+    informer.shared().apply(whole("a", "1", "3", "n2"));
     assert_eq!(informer.by_index("node", "n1").len(), 1);
     assert_eq!(informer.by_index("node", "n2").len(), 1);
-    informer.shared().remove(pod("b", "2", "4", "n1"));
+    informer.shared().remove(&whole("b", "2", "4", "n1"));
     assert!(informer.by_index("node", "n1").is_empty());
     assert_eq!(informer.by_namespace("default").len(), 1);
 }
@@ -77,7 +87,7 @@ fn indexes_follow_the_objects() {
 #[test]
 fn a_late_handler_is_told_of_everything_there_is() {
     let (informer, _) = observed();
-    informer.shared().apply(pod("a", "1", "1", "n1"));
+    informer.shared().apply(whole("a", "1", "1", "n1"));
     let count = Arc::new(Mutex::new(0));
     let counter = count.clone();
     informer.subscribe(move |_| *counter.lock() += 1);
@@ -91,7 +101,7 @@ fn a_panicking_handler_does_not_stop_the_others() {
     let count = Arc::new(Mutex::new(0));
     let counter = count.clone();
     informer.subscribe(move |_| *counter.lock() += 1);
-    informer.shared().apply(pod("a", "1", "1", "n1"));
+    informer.shared().apply(whole("a", "1", "1", "n1"));
     assert_eq!(*count.lock(), 1);
 }
 
@@ -103,12 +113,164 @@ fn an_index_that_fails_on_one_object_finds_the_others() {
         vec![node]
     });
     let odd = Arc::new(Pod { spec: None, ..Pod::clone(&pod("odd", "1", "1", "")) });
-    informer.shared().apply(odd.clone());
-    informer.shared().apply(pod("a", "2", "2", "n1"));
+    informer.shared().apply(Item::Struct(odd.clone()));
+    informer.shared().apply(whole("a", "2", "2", "n1"));
     assert_eq!(informer.by_index("node", "n1").len(), 1);
     assert_eq!(informer.len(), 2, "it is in the cache all the same");
-    informer.shared().apply(pod("odd", "1", "3", "n1"));
+    informer.shared().apply(whole("odd", "1", "3", "n1"));
     assert_eq!(informer.by_index("node", "n1").len(), 2, "a better version is found");
-    informer.shared().remove(odd);
+    informer.shared().remove(&Item::Struct(odd));
     assert_eq!(informer.len(), 1);
+}
+
+thread_local! {
+    static READS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// How often a text was read since this was asked last.
+fn reads() -> usize {
+    READS.replace(0)
+}
+
+fn text_of(tree: &serde_json::Value, revision: u64) -> Item<Pod> {
+    let object = Object::from_value(tree, revision, &FieldPaths::default()).expect("an object");
+    let read = |original: &Original| {
+        READS.set(READS.get() + 1);
+        original.read()
+    };
+    Item::Text(Original::shared(Arc::new(object)), read)
+}
+
+fn tree(name: &str, node: &str) -> serde_json::Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "uid": name, "labels": {"node": node}},
+        "spec": {"nodeName": node, "containers": []},
+    })
+}
+
+/// As [`whole`], kept as a text; the uid is the name.
+fn text(name: &str, revision: u64, node: &str) -> Item<Pod> {
+    text_of(&tree(name, node), revision)
+}
+
+fn node(pod: &Pod) -> Option<String> {
+    pod.spec.as_ref()?.node_name.clone()
+}
+
+#[test]
+fn a_struct_is_shared_while_somebody_asks_and_goes_when_nobody_does() {
+    let informer = Informer::<Pod>::empty("pods");
+    informer.shared().apply(text("a", 1, "n1"));
+    let key = Key::new("default", "a");
+    let first = informer.get(&key).expect("a pod");
+    assert!(Arc::ptr_eq(&first, &informer.by_namespace("default")[0]));
+    assert_eq!(reads(), 1, "when it came");
+
+    informer.shared().ring.age();
+    assert!(Arc::ptr_eq(&first, &informer.get(&key).expect("a pod")), "it was asked for");
+    informer.shared().ring.age();
+    informer.shared().ring.age();
+    assert_eq!((Arc::strong_count(&first), informer.shared().ring.len(), reads()), (1, 0, 0), "it is ours alone");
+    assert_eq!((informer.len(), informer.contains(&key)), (1, true), "the text is there");
+    assert_eq!(informer.get(&key).as_deref(), Some(&*first));
+    assert!(informer.get(&key).is_some());
+    assert_eq!(reads(), 1, "it was read again, once for all");
+}
+
+#[test]
+fn structs_are_bounded_and_those_in_use_stay() {
+    let informer = Informer::<Pod>::empty("pods");
+    informer.shared().apply(text("used", 1, "n"));
+    let used = Key::new("default", "used");
+    for at in 0..2 * STRUCTS {
+        informer.shared().apply(text(&format!("p{at}"), 2, "n"));
+        assert!(informer.get(&used).is_some());
+    }
+    assert_eq!(informer.shared().ring.len(), STRUCTS);
+    assert_eq!(reads(), 2 * STRUCTS + 1, "each once, when it came");
+    assert!(informer.get(&Key::new("default", "p0")).is_some());
+    assert_eq!(reads(), 1);
+    assert_eq!(informer.list().len(), 2 * STRUCTS + 1);
+    assert_eq!(reads(), STRUCTS + 1, "what was kept is not read");
+    assert_eq!(informer.shared().ring.len(), STRUCTS);
+}
+
+#[test]
+fn a_change_of_what_is_only_a_text_tells_of_both_versions() {
+    let informer = Informer::<Pod>::empty("pods");
+    informer.add_index("node", |pod| node(pod).into_iter().collect());
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = told.clone();
+    informer.subscribe(move |change| {
+        let side = |pod: Option<&Arc<Pod>>| pod.and_then(|pod| node(pod)).unwrap_or_default();
+        log.lock().push(format!("{}>{}", side(change.before()), side(change.after())));
+    });
+    let cool = || (0..2).for_each(|_| informer.shared().ring.age());
+    informer.shared().apply(text("a", 1, "n1"));
+    cool();
+    informer.shared().apply(text("a", 2, "n2"));
+    assert!(informer.by_index("node", "n1").is_empty());
+    assert_eq!(informer.count("node", "n2"), 1);
+    cool();
+    informer.shared().remove(&text("a", 3, "n3"));
+    assert_eq!(*told.lock(), [">n1", "n1>n2", "n3>"]);
+    assert!(informer.is_empty() && informer.index_values("node").is_empty());
+}
+
+#[test]
+fn looks_at_many_read_what_they_look_at_and_keep_none() {
+    let informer = Informer::<Pod>::empty("pods");
+    for at in 0..10 {
+        informer.shared().apply(text(&format!("p{at}"), 1, &format!("n{}", at % 5)));
+    }
+    (0..2).for_each(|_| informer.shared().ring.age());
+    reads();
+    assert_eq!((informer.each().count(), informer.each_in("default").count(), reads()), (10, 10, 20));
+    assert_eq!(informer.shared().ring.len(), 0);
+    let by = LabelSelector::parse("node=n1").expect("a selector");
+    assert_eq!((informer.select("default", &by).len(), reads()), (2, 2), "what is not selected is not read");
+    assert!(informer.select("other", &by).is_empty());
+    informer.shared().apply(whole("struct", "1", "1", ""));
+    assert_eq!(informer.select("default", &LabelSelector::parse("!node").expect("a selector")).len(), 1);
+}
+
+#[tokio::test]
+async fn a_relist_reads_what_changed_and_sets_aside_what_cannot_be_read() {
+    let informer = Informer::<Pod>::empty("pods");
+    let odd = |revision| {
+        let mut odd = tree("odd", "n");
+        odd["spec"] = json!("none");
+        text_of(&odd, revision)
+    };
+    let news = informer.shared().replace(vec![text("a", 1, "n"), text("b", 2, "n"), odd(3)], vec![]).await;
+    assert_eq!(news.iter().map(|odd| odd.object.name.as_deref()).collect::<Vec<_>>(), [Some("odd")]);
+    assert_eq!((informer.len(), reads()), (2, 3));
+    let news = informer.shared().replace(vec![text("a", 1, "n"), text("b", 4, "n"), odd(3)], vec![]).await;
+    assert_eq!((news.len(), reads()), (0, 2), "a is as it was");
+
+    let mut bad = tree("a", "n");
+    bad["spec"] = json!("none");
+    assert!(informer.shared().apply(text_of(&bad, 5)).is_some());
+    let known = informer.get(&Key::new("default", "a")).expect("it stays as it was known");
+    assert_eq!(known.metadata.resource_version.as_deref(), Some("1"));
+    assert_eq!(informer.set_aside().len(), 2);
+    informer.shared().apply(text("a", 6, "n"));
+    assert_eq!(informer.set_aside().len(), 1, "a good version heals it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_in_which_nothing_happens_holds_no_structs() {
+    let informer = Informer::<Pod>::empty("pods");
+    let shared = informer.shared().clone();
+    let cooling = tokio::spawn(async move { shared.cool().await });
+    tokio::task::yield_now().await;
+    for at in 0..10 {
+        informer.shared().apply(text(&format!("p{at}"), 1, "n"));
+    }
+    assert_eq!(informer.shared().ring.len(), 10);
+    // Time stands still as long as anybody has anything to do.
+    tokio::time::sleep(3 * slot::COOLING).await;
+    assert_eq!(informer.shared().ring.len(), 0);
+    cooling.abort();
 }

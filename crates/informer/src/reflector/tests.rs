@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::clock::Fake;
-use crate::{Informer, Source};
+use crate::{Informer, Source, struct_events, structs};
 
 fn object(name: &str, revision: u64) -> Arc<ConfigMap> {
     Arc::new(ConfigMap {
@@ -58,18 +58,18 @@ impl Source for Script {
         "configmaps".to_owned()
     }
 
-    async fn list(&self, params: ListParams) -> Result<client::List<ConfigMap>, client::Error> {
+    async fn list(&self, params: ListParams) -> Result<client::List<Item<ConfigMap>>, client::Error> {
         match self.next(format!("list after {}", params.next.unwrap_or_default())).await {
-            Answer::List(items, revision, next) => Ok(client::List {
+            Answer::List(items, revision, next) => Ok(structs(client::List {
                 items,
                 revision: revision.to_string(),
                 next: next.map(str::to_owned),
                 remaining: None,
                 undecodable: vec![],
-            }),
+            })),
             Answer::Page(items, undecodable, revision) => {
                 let revision = revision.to_string();
-                Ok(client::List { items, revision, next: None, remaining: None, undecodable })
+                Ok(structs(client::List { items, revision, next: None, remaining: None, undecodable }))
             }
             Answer::Refuse(error) => Err(error.into()),
             Answer::Watch(..) | Answer::Panic => panic!("a watch was expected"),
@@ -81,7 +81,7 @@ impl Source for Script {
         match self.next(format!("watch from {from}")).await {
             Answer::Watch(events, stays) => {
                 let events = stream::iter(events).map(|event| event.map_err(client::Error::from));
-                Ok(if stays { events.chain(stream::pending()).boxed() } else { events.boxed() })
+                Ok(if stays { struct_events(events.chain(stream::pending())) } else { struct_events(events) })
             }
             Answer::Refuse(error) => Err(error.into()),
             Answer::Panic => Ok(stream::once(async { panic!("a mistake") }).boxed()),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::{Client, Kind, List, ListParams, WatchParams};
-use informer::{Informer, Informers, Key, Source, Stream};
+use informer::{Informer, Informers, Item, Key, Source, Stream, struct_events, structs};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -32,14 +32,14 @@ impl<K: Kind> Source for One<K> {
         format!("{}/{}", K::URL_PATH_SEGMENT, self.key)
     }
 
-    async fn list(&self, params: ListParams) -> Result<List<K>, client::Error> {
+    async fn list(&self, params: ListParams) -> Result<List<Item<K>>, client::Error> {
         let params = ListParams { field_selector: self.selector(), ..params };
-        self.client.list::<K>(&self.key.namespace, &params).await
+        Ok(structs(self.client.list::<K>(&self.key.namespace, &params).await?))
     }
 
     async fn watch(&self, params: WatchParams) -> Result<Stream<K>, client::Error> {
         let params = WatchParams { field_selector: self.selector(), ..params };
-        self.client.watch::<K>(&self.key.namespace, &params).await
+        Ok(struct_events(self.client.watch::<K>(&self.key.namespace, &params).await?))
     }
 }
 

@@ -176,9 +176,12 @@ fn work(scheduler: &mut Scheduler, inbox: &Inbox, effects: &mpsc::Sender<Effect>
 /// its node is known would be reported unschedulable for no reason.
 async fn observe(informers: &Informers, inbox: &Arc<Inbox>, whole: bool) -> (Claims, Informer<PodInfo>) {
     macro_rules! observe {
-        ($informer:expr, $variant:ident) => {{
+        ($informer:expr, $variant:ident) => {
+            observe!($informer, Object::$variant)
+        };
+        ($informer:expr, $wrap:expr) => {{
             let informer = $informer;
-            subscribe(&informer, inbox, Object::$variant);
+            subscribe(&informer, inbox, $wrap);
             informer.synced().await;
             informer
         }};
@@ -186,9 +189,9 @@ async fn observe(informers: &Informers, inbox: &Arc<Inbox>, whole: bool) -> (Cla
     let (changed, claims) = watch::channel(0);
     observe!(informers.of(), Namespace);
     observe!(informers.of(), Service);
-    observe!(informers.of(), ReplicationController);
-    observe!(informers.of(), ReplicaSet);
-    observe!(informers.of(), StatefulSet);
+    observe!(informers.of(), source::replication_controller);
+    observe!(informers.of(), source::replica_set);
+    observe!(informers.of(), source::stateful_set);
     observe!(informers.of(), PodDisruptionBudget);
     observe!(informers.of(), StorageClass);
     observe!(informers.of(), CsiDriver);

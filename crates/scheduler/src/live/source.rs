@@ -8,9 +8,12 @@ use std::sync::Arc;
 
 use client::{Client, List, ListParams, Undecodable, WatchParams};
 use futures::StreamExt;
-use informer::{Source, Stream};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use informer::{Item, Source, Stream, struct_events, structs};
+use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{Node, Pod, ReplicationController};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::model::objects::{Object, Selecting};
 use crate::model::pod::{PodInfo, Shapes};
 
 /// Finished pods take no room and are not watched.
@@ -43,17 +46,17 @@ impl Source for Pods {
         "pods".to_owned()
     }
 
-    async fn list(&self, params: ListParams) -> Result<List<PodInfo>, client::Error> {
+    async fn list(&self, params: ListParams) -> Result<List<Item<PodInfo>>, client::Error> {
         let params = ListParams { field_selector: UNFINISHED.to_owned(), ..params };
         let list = self.client.list::<Pod>("", &params).await?;
-        Ok(list.map(|pod| small(&pod, &self.shapes, self.whole)))
+        Ok(structs(list.map(|pod| small(&pod, &self.shapes, self.whole))))
     }
 
     async fn watch(&self, params: WatchParams) -> Result<Stream<PodInfo>, client::Error> {
         let params = WatchParams { field_selector: UNFINISHED.to_owned(), ..params };
         let stream = self.client.watch::<Pod>("", &params).await?;
         let (shapes, whole) = (self.shapes.clone(), self.whole);
-        Ok(stream.map(move |event| event.map(|event| event.map(|pod| small(&pod, &shapes, whole)))).boxed())
+        Ok(struct_events(stream.map(move |event| event.map(|event| event.map(|pod| small(&pod, &shapes, whole))))))
     }
 }
 
@@ -76,10 +79,10 @@ impl Source for Nodes {
         "nodes".to_owned()
     }
 
-    async fn list(&self, params: ListParams) -> Result<List<Node>, client::Error> {
+    async fn list(&self, params: ListParams) -> Result<List<Item<Node>>, client::Error> {
         let mut list = self.client.list::<Node>("", &params).await?;
         list.items.iter_mut().for_each(|node| trim(node, self.whole));
-        Ok(list)
+        Ok(structs(list))
     }
 
     async fn watch(&self, params: WatchParams) -> Result<Stream<Node>, client::Error> {
@@ -89,8 +92,34 @@ impl Source for Nodes {
             Ok(node)
         };
         let stream = self.client.watch::<Node>("", &params).await?;
-        Ok(stream.map(move |event| event.map(|event| event.map(trimmed))).boxed())
+        Ok(struct_events(stream.map(move |event| event.map(|event| event.map(trimmed)))))
     }
+}
+
+/// What is asked of an object whose selector is all that matters. Its template would be most of it, and nobody's but ours.
+fn named(meta: &ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        name: meta.name.clone(),
+        namespace: meta.namespace.clone(),
+        uid: meta.uid.clone(),
+        resource_version: meta.resource_version.clone(),
+        ..ObjectMeta::default()
+    }
+}
+
+pub(crate) fn replication_controller(whole: Arc<ReplicationController>) -> Object {
+    let selector = whole.spec.as_ref().and_then(|spec| spec.selector.clone()).unwrap_or_default();
+    Object::ReplicationController(Arc::new(Selecting { metadata: named(&whole.metadata), selector }))
+}
+
+pub(crate) fn replica_set(whole: Arc<ReplicaSet>) -> Object {
+    let selector = whole.spec.selector.clone();
+    Object::ReplicaSet(Arc::new(Selecting { metadata: named(&whole.metadata), selector }))
+}
+
+pub(crate) fn stateful_set(whole: Arc<StatefulSet>) -> Object {
+    let selector = whole.spec.selector.clone();
+    Object::StatefulSet(Arc::new(Selecting { metadata: named(&whole.metadata), selector }))
 }
 
 /// Drops what neither plugins nor events look at. A node that somebody else shares stays as it is.

@@ -2,16 +2,21 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
-use k8s_openapi::api::core::v1::{
-    Namespace, Node, PersistentVolume, PersistentVolumeClaim, ReplicationController, Service,
-};
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use rules::selectors::Labels;
 use rustc_hash::FxHashMap;
 
 use crate::model::pod::PodInfo;
+
+/// A controller of pods. Its selector is all that scheduling asks about.
+#[derive(Debug)]
+pub struct Selecting<S> {
+    pub metadata: ObjectMeta,
+    pub selector: S,
+}
 
 /// Any object that scheduling watches.
 #[derive(Debug, Clone)]
@@ -24,11 +29,11 @@ pub enum Object {
     /// A service, for default spreading.
     Service(Arc<Service>),
     /// A replication controller, for default spreading.
-    ReplicationController(Arc<ReplicationController>),
+    ReplicationController(Arc<Selecting<Labels>>),
     /// A replica set, for default spreading.
-    ReplicaSet(Arc<ReplicaSet>),
+    ReplicaSet(Arc<Selecting<LabelSelector>>),
     /// A stateful set, for default spreading.
-    StatefulSet(Arc<StatefulSet>),
+    StatefulSet(Arc<Selecting<LabelSelector>>),
     /// A disruption budget, for preemption.
     PodDisruptionBudget(Arc<PodDisruptionBudget>),
     PersistentVolumeClaim(Arc<PersistentVolumeClaim>),
@@ -122,9 +127,9 @@ impl Attachments {
 pub struct Objects {
     pub namespaces: Lister<Namespace>,
     pub services: Lister<Service>,
-    pub replication_controllers: Lister<ReplicationController>,
-    pub replica_sets: Lister<ReplicaSet>,
-    pub stateful_sets: Lister<StatefulSet>,
+    pub replication_controllers: Lister<Selecting<Labels>>,
+    pub replica_sets: Lister<Selecting<LabelSelector>>,
+    pub stateful_sets: Lister<Selecting<LabelSelector>>,
     pub disruption_budgets: Lister<PodDisruptionBudget>,
     pub claims: Lister<PersistentVolumeClaim>,
     pub volumes: Lister<PersistentVolume>,

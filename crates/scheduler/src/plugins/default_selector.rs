@@ -20,16 +20,16 @@ pub fn default_selector(pod: &PodInfo, objects: &Objects) -> LabelSelector {
     let of_controller = match (owner.api_version.as_str(), owner.kind.as_str()) {
         ("v1", "ReplicationController") => {
             let controller = objects.replication_controllers.get(namespace, &owner.name);
-            labels.extend(controller.and_then(|c| c.spec.as_ref()?.selector.clone()).unwrap_or_default());
+            labels.extend(controller.map(|c| c.selector.clone()).unwrap_or_default());
             None
         }
         ("apps/v1", "ReplicaSet") => {
             let set = objects.replica_sets.get(namespace, &owner.name);
-            set.map(|s| LabelSelector::parse(Some(&s.spec.selector)))
+            set.map(|s| LabelSelector::parse(Some(&s.selector)))
         }
         ("apps/v1", "StatefulSet") => {
             let set = objects.stateful_sets.get(namespace, &owner.name);
-            set.map(|s| LabelSelector::parse(Some(&s.spec.selector)))
+            set.map(|s| LabelSelector::parse(Some(&s.selector)))
         }
         _ => None,
     };

@@ -113,11 +113,13 @@ impl DaemonSets {
     async fn observe(&self, set: Arc<DaemonSet>) -> Result<Option<Observed>, Error> {
         let Some(selector) = selector::parse(&set.spec.selector) else { return Ok(None) };
         let revisions =
-            claim::claim(&self.tools.client, &*set, &selector, claim::candidates(&self.revisions, &*set)).await?;
+            claim::claim(&self.tools.client, &*set, &selector, claim::candidates(&self.revisions, &*set, &selector))
+                .await?;
         let collisions = set.status.as_ref().and_then(|status| status.collision_count);
         let hash = template_hash(&set.spec.template, collisions);
         let revision = history::present(&self.tools.client, &*set, &set.spec.template, &hash, &revisions).await?;
-        let pods = claim::claim(&self.tools.client, &*set, &selector, claim::candidates(&self.pods, &*set)).await?;
+        let pods =
+            claim::claim(&self.tools.client, &*set, &selector, claim::candidates(&self.pods, &*set, &selector)).await?;
         Ok(Some(Observed { nodes: self.nodes.list(), pods, revisions, revision, set }))
     }
 

@@ -144,7 +144,7 @@ impl Deployments {
         let sets = if deployment.spec.selector == LabelSelector::default() {
             Vec::new()
         } else {
-            let candidates = claim::candidates(&self.sets, &*deployment);
+            let candidates = claim::candidates(&self.sets, &*deployment, &selector);
             claim::claim(&self.tools.client, &*deployment, &selector, candidates).await?
         };
         let runs =

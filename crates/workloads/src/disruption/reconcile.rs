@@ -72,8 +72,7 @@ impl Reconciler for Disruption {
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(budget) = self.budgets.get(key) else { return Ok(Action::Done) };
         let selector = plan::selector(&budget);
-        let mut pods = self.pods.by_namespace(&key.namespace);
-        pods.retain(|pod| selector::matches(&selector, &pod.metadata.labels));
+        let pods = self.pods.select(&key.namespace, &selector);
         let scale = self.scale_of_all(&budget, &pods).await;
         let known = scale.as_ref().map(|scale| *scale).map_err(ToString::to_string);
         let plan = plan::plan(&Observed { budget: budget.clone(), pods, scale: known }, self.tools.clock.now());

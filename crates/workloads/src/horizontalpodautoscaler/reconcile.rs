@@ -254,8 +254,7 @@ impl Autoscalers {
             let message = format!("couldn't convert selector into a corresponding internal selector object: {error}");
             bad("InvalidSelector", message)
         })?;
-        let matching = |pod: &Arc<Pod>| selector::matches(&parsed, &pod.metadata.labels);
-        let pods: Vec<Arc<Pod>> = self.pods.by_namespace(&key.namespace).into_iter().filter(matching).collect();
+        let pods = self.pods.select(&key.namespace, &parsed);
         let mut memory = self.memory.lock();
         let shares = |other: &LabelSelector| pods.iter().any(|pod| selector::matches(other, &pod.metadata.labels));
         let other = memory.iter().find(|(other, known)| {

@@ -130,7 +130,7 @@ impl Jobs {
         let selector = selector::parse_optional(spec.selector.as_ref());
         // A pod that comes has to be counted; one that is released goes without the finalizer, for nobody will look at it again.
         let claims = Claims::new(&self.tools.client, &**job, &selector).with_finalizer(pod::FINALIZER);
-        let own = claims.claim(claim::candidates(&self.pods, &**job)).await?;
+        let own = claims.claim(claim::candidates(&self.pods, &**job, &selector)).await?;
         if tally::is_finished(&known) {
             self.remove_finalizers(job, own.iter().filter(|pod| pod::is_tracked(pod))).await?;
             return Ok(Action::Done);

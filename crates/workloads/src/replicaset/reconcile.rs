@@ -107,7 +107,7 @@ impl<K: Replicated> Reconciler for Replicas<K> {
             return Ok(Action::After(UNMET));
         }
         let Some(selector) = set.selector() else { return Ok(Action::Done) };
-        let candidates = claim::candidates(&self.pods, &*set);
+        let candidates = claim::candidates(&self.pods, &*set, &selector);
         let (alive, dying): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|pod| pods::is_active(pod));
         let active = claim::claim(&self.tools.client, &*set, &selector, alive).await?;
         let owns = |pod: &Arc<Pod>| {

@@ -86,8 +86,9 @@ impl StatefulSets {
     async fn observe(&self, key: &Key, set: Arc<StatefulSet>) -> Result<Option<Observed>, Error> {
         let Some(selector) = selector::parse(&set.spec.selector) else { return Ok(None) };
         let revisions =
-            claim::claim(&self.tools.client, &*set, &selector, claim::candidates(&self.revisions, &*set)).await?;
-        let mut candidates = claim::candidates(&self.pods, &*set);
+            claim::claim(&self.tools.client, &*set, &selector, claim::candidates(&self.revisions, &*set, &selector))
+                .await?;
+        let mut candidates = claim::candidates(&self.pods, &*set, &selector);
         // A pod of another name is not this set's, whatever its labels say.
         candidates.retain(|pod| {
             identity::parent_and_ordinal(pod.metadata.name()).is_some_and(|(parent, _)| parent == key.name)
