@@ -11,6 +11,7 @@ mod flood;
 mod gauntlet;
 mod kubectl;
 mod load;
+mod million;
 mod netpol;
 mod node;
 mod options;

@@ -8,8 +8,8 @@ use testkit::Server;
 
 use crate::server::{self, ALONE};
 use crate::{
-    Failure, Options, Target, attachments, controllers, custom, flood, gauntlet, kubectl, netpol, node, scheduler,
-    services, stalls, start, storage, versus,
+    Failure, Options, Target, attachments, controllers, custom, flood, gauntlet, kubectl, million, netpol, node,
+    scheduler, services, stalls, start, storage, versus,
 };
 
 type Running<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>;
@@ -31,6 +31,11 @@ const PARTS: &[Part] = &[
         name: "flood",
         about: "pods that fit nowhere: what they cost and whom they disturb",
         run: |options| Box::pin(flood::run(options)),
+    },
+    Part {
+        name: "million",
+        about: "a million pods on 100,000 nodes in one server; only where it is named, for it takes long",
+        run: |options| Box::pin(million::run(options)),
     },
     Part {
         name: "server",
@@ -80,6 +85,9 @@ const PARTS: &[Part] = &[
     },
 ];
 
+/// What runs only where it is named.
+const NAMED_ONLY: [&str; 1] = ["million"];
+
 /// What the parts are called.
 pub fn names() -> impl Iterator<Item = &'static str> {
     PARTS.iter().map(|part| part.name)
@@ -96,7 +104,8 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
     if let Some(kubeconfig) = &options.peer_kubeconfig {
         return peer(kubeconfig, options).await;
     }
-    for part in PARTS.iter().filter(|part| options.wants(part.name)) {
+    let unnamed = |part: &Part| options.only.is_empty() && NAMED_ONLY.contains(&part.name);
+    for part in PARTS.iter().filter(|part| options.wants(part.name) && !unnamed(part)) {
         (part.run)(options).await.map_err(|error| format!("{}: {error}", part.name))?;
     }
     Ok(())

@@ -101,6 +101,11 @@ impl Server {
 
     /// Waits until `/readyz` says so, and says how long it took.
     pub async fn ready(&self) -> Duration {
+        self.ready_within(Duration::from_secs(60)).await
+    }
+
+    /// As [`Server::ready`], with a patience of the caller's.
+    pub async fn ready_within(&self, patience: Duration) -> Duration {
         let started = Instant::now();
         let ready = async {
             loop {
@@ -114,7 +119,7 @@ impl Server {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), ready)
+        tokio::time::timeout(patience, ready)
             .await
             .unwrap_or_else(|_| panic!("the server did not become ready:\n{}", self.log_text()));
         started.elapsed()

@@ -81,6 +81,11 @@ impl<'a> Bound<'a> {
 
     /// Waits until so many have a node.
     pub async fn reach(&mut self, wanted: usize) -> Result<(), Failure> {
+        self.reach_within(wanted, PATIENCE).await
+    }
+
+    /// As [`Bound::reach`], with a patience of the caller's.
+    pub async fn reach_within(&mut self, wanted: usize, patience: Duration) -> Result<(), Failure> {
         let reaching = async {
             while self.seen < wanted {
                 let seen = &mut self.seen;
@@ -93,7 +98,7 @@ impl<'a> Bound<'a> {
             }
             Ok::<_, Failure>(())
         };
-        let outcome = tokio::time::timeout(PATIENCE, reaching).await;
+        let outcome = tokio::time::timeout(patience, reaching).await;
         outcome.map_err(|_| format!("only {} of {wanted} pods got a node in time", self.seen))?
     }
 }
