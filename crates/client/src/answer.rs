@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use machinery::codec::typed;
@@ -27,7 +28,7 @@ const MAX_ANSWER: usize = 1 << 30;
 
 /// One page of objects.
 #[derive(Debug, Clone)]
-pub struct List<K> {
+pub struct List<K: ?Sized> {
     /// The objects, ordered by namespace and name.
     pub items: Vec<Arc<K>>,
     /// The `resourceVersion` to watch from.
@@ -40,9 +41,9 @@ pub struct List<K> {
     pub undecodable: Vec<Undecodable>,
 }
 
-impl<K> List<K> {
+impl<K: ?Sized> List<K> {
     /// The same page of objects in another form. Those that cannot be brought into it join the undecodable ones.
-    pub fn map<B>(self, form: impl Fn(Arc<K>) -> Result<Arc<B>, Undecodable>) -> List<B> {
+    pub fn map<B: ?Sized>(self, form: impl Fn(Arc<K>) -> Result<Arc<B>, Undecodable>) -> List<B> {
         let mut undecodable = self.undecodable;
         let formed = self.items.into_iter().filter_map(|item| form(item).map_err(|odd| undecodable.push(odd)).ok());
         let items = formed.collect();
@@ -52,7 +53,7 @@ impl<K> List<K> {
 
 /// One event of a watch.
 #[derive(Debug)]
-pub enum Event<K> {
+pub enum Event<K: ?Sized> {
     /// The object came to be, or came to match the selectors.
     Added(Arc<K>),
     Modified(Arc<K>),
@@ -74,9 +75,9 @@ pub enum Event<K> {
     },
 }
 
-impl<K> Event<K> {
+impl<K: ?Sized> Event<K> {
     /// The same event about another form of the object, or about one that cannot be brought into it.
-    pub fn map<B>(self, form: impl FnOnce(Arc<K>) -> Result<Arc<B>, Undecodable>) -> Event<B> {
+    pub fn map<B: ?Sized>(self, form: impl FnOnce(Arc<K>) -> Result<Arc<B>, Undecodable>) -> Event<B> {
         let unread = |deleted| move |object| Event::Undecodable { object, deleted };
         match self {
             Self::Added(object) => form(object).map_or_else(unread(false), Event::Added),
@@ -348,8 +349,12 @@ struct BookmarkAnnotations {
     initial_events_end: Option<String>,
 }
 
-/// The payload of a success; anything else becomes the error it describes.
-pub(crate) async fn ok(response: Response) -> Result<Payload, Error> {
+/// The payload of a success; anything else becomes the error it describes. On the heap for the reason of [`Calling`](crate::client::Calling).
+pub(crate) fn ok(response: Response) -> BoxFuture<'static, Result<Payload, Error>> {
+    Box::pin(success(response))
+}
+
+async fn success(response: Response) -> Result<Payload, Error> {
     let (head, payload) = response.into_parts();
     if head.status.is_success() {
         return Ok(payload);
@@ -378,8 +383,12 @@ pub(crate) async fn ok(response: Response) -> Result<Payload, Error> {
     Err(Error::Api(error))
 }
 
-/// All bytes of an answer.
-pub(crate) async fn collect(payload: Payload) -> Result<Bytes, Error> {
+/// All bytes of an answer. On the heap, likewise.
+pub(crate) fn collect(payload: Payload) -> BoxFuture<'static, Result<Bytes, Error>> {
+    Box::pin(whole(payload))
+}
+
+async fn whole(payload: Payload) -> Result<Bytes, Error> {
     let mut chunks = match payload {
         Payload::Empty => return Ok(Bytes::new()),
         Payload::Bytes(bytes) => return Ok(bytes),

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::uri::Authority;
@@ -28,6 +29,10 @@ use crate::params::{DeleteOptions, ListParams, Patch, WatchParams};
 use crate::path::{self, Query};
 use crate::tally;
 use crate::transport::{Transport, Upgrade};
+
+/// A request under way. On the heap, and without its type: what is called for every kind is compiled for every kind, in each crate anew, and all of the way of a
+/// request would be part of that.
+pub(crate) type Calling<'a> = BoxFuture<'a, Result<Response, Error>>;
 
 pub(crate) const JSON: &str = "application/json";
 
@@ -318,31 +323,28 @@ impl Client {
         self.transport.encode(object)
     }
 
-    pub(crate) async fn call(
-        &self,
-        method: Method,
-        path: String,
-        body: Option<(&'static str, Body)>,
-    ) -> Result<Response, Error> {
-        self.call_accepting(method, path, body, JSON).await
+    pub(crate) fn call(&self, method: Method, path: String, body: Option<(&'static str, Body)>) -> Calling<'_> {
+        self.call_accepting(method, path, body, JSON)
     }
 
-    pub(crate) async fn call_accepting(
+    pub(crate) fn call_accepting(
         &self,
         method: Method,
         path: String,
         body: Option<(&'static str, Body)>,
         accept: &'static str,
-    ) -> Result<Response, Error> {
-        let mut builder = self.builder(method, &path).header(ACCEPT, accept);
-        let body = match body {
-            None => Body::Empty,
-            Some((content_type, body)) => {
-                builder = builder.header(CONTENT_TYPE, content_type);
-                body
-            }
-        };
-        self.send(builder.body(body)?).await
+    ) -> Calling<'_> {
+        Box::pin(async move {
+            let mut builder = self.builder(method, &path).header(ACCEPT, accept);
+            let body = match body {
+                None => Body::Empty,
+                Some((content_type, body)) => {
+                    builder = builder.header(CONTENT_TYPE, content_type);
+                    body
+                }
+            };
+            self.send(builder.body(body)?).await
+        })
     }
 
     fn builder(&self, method: Method, path: &str) -> http::request::Builder {

@@ -20,6 +20,7 @@ use tokio::sync::watch;
 
 pub use self::change::Change;
 use self::index::Index;
+pub(crate) use self::sink::{Entry, Sink};
 pub use self::slot::{Item, Read};
 use self::slot::{Ring, STRUCTS, Slot};
 use crate::aside::{self, Aside};
@@ -27,6 +28,7 @@ use crate::{Cached, Key, metrics};
 
 mod change;
 mod index;
+mod sink;
 mod slot;
 
 type FxMap<A, B> = HashMap<A, B, FxBuildHasher>;

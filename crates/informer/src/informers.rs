@@ -8,8 +8,9 @@ use client::{Client, Kind, Undecodable};
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::cache::Sink;
 use crate::reflector::Reflector;
-use crate::source::Objects;
+use crate::source::{AnySource, Objects};
 use crate::{Clock, EventType, Informer, Recorder, Source};
 
 /// Writes Events about objects that cannot be read. Most processes never have one to write.
@@ -108,17 +109,21 @@ impl Informers {
     /// As [`Informers::spawn`], for sources that may go while the process lives on, such as the objects of a custom resource.
     pub fn spawn_until<S: Source>(&self, source: S, until: &CancellationToken) -> Informer<S::Object> {
         let informer = Informer::empty(source.name());
-        let (shared, inner) = (informer.shared().clone(), &self.inner);
-        let reflector = Reflector::new(source, shared.clone(), inner.clock.clone(), inner.witness.clone());
-        let (stop, until) = (self.stopped().clone(), until.clone());
+        self.reflect(Box::new(source), informer.shared().clone(), until.clone());
+        informer
+    }
+
+    /// Keeps a cache filled from a source.
+    fn reflect(&self, source: Box<dyn AnySource>, cache: Arc<dyn Sink>, until: CancellationToken) {
+        let (stop, inner) = (self.stopped().clone(), &self.inner);
+        let reflector = Reflector::new(source, cache.clone(), inner.clock.clone(), inner.witness.clone());
         tokio::spawn(async move {
             tokio::select! {
                 () = until.cancelled() => {}
                 () = reflector.run(stop) => {}
-                () = shared.cool() => {}
+                () = cache.cool() => {}
             }
         });
-        informer
     }
 
     /// The client behind it.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +31,7 @@ impl Action {
 /// Brings what is to where it should be, one key at a time.
 pub trait Reconciler: Send + Sync + 'static {
     /// Why a turn failed.
-    type Error: Display + Send;
+    type Error: Display + Send + 'static;
 
     /// Reads the caches, decides and acts. It may be called for any key at any time, and may be cut off between any two instructions.
     fn reconcile(&self, key: &Key) -> impl Future<Output = Result<Action, Self::Error>> + Send;
@@ -49,25 +50,57 @@ pub async fn run<R: Reconciler>(
     workers: usize,
     stop: CancellationToken,
 ) {
-    // A set of tasks, because it takes its workers along when it is dropped: a controller that is cut off must not go on working.
-    let mut working = JoinSet::new();
-    let label = hops::label(name);
-    for _ in 0..workers {
-        let (reconciler, queue) = (reconciler.clone(), queue.clone());
-        working.spawn(async move {
-            while let Some(taken) = queue.take().await {
-                turn(name, label, &*reconciler, &queue, taken.item()).await;
-            }
-        });
+    work(name, reconciler, queue, workers, stop).await;
+}
+
+/// Why a turn failed, of whatever reconciler.
+type Failure = Box<dyn Display + Send>;
+
+/// A [`Reconciler`] of whatever kind: the loop around it is compiled once.
+trait AnyReconciler: Send + Sync {
+    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Action, Failure>>;
+
+    fn uid(&self, key: &Key) -> Option<String>;
+}
+
+impl<R: Reconciler> AnyReconciler for R {
+    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Action, Failure>> {
+        Box::pin(async move { Reconciler::reconcile(self, key).await.map_err(|error| Box::new(error) as Failure) })
     }
-    stop.cancelled().await;
-    queue.shut_down();
-    // Workers finish the key they have.
-    while working.join_next().await.is_some() {}
+
+    fn uid(&self, key: &Key) -> Option<String> {
+        Reconciler::uid(self, key)
+    }
+}
+
+fn work(
+    name: &'static str,
+    reconciler: Arc<dyn AnyReconciler>,
+    queue: WorkQueue<Key>,
+    workers: usize,
+    stop: CancellationToken,
+) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        // A set of tasks, because it takes its workers along when it is dropped: a controller that is cut off must not go on working.
+        let mut working = JoinSet::new();
+        let label = hops::label(name);
+        for _ in 0..workers {
+            let (reconciler, queue) = (reconciler.clone(), queue.clone());
+            working.spawn(async move {
+                while let Some(taken) = queue.take().await {
+                    turn(name, label, &*reconciler, &queue, taken.item()).await;
+                }
+            });
+        }
+        stop.cancelled().await;
+        queue.shut_down();
+        // Workers finish the key they have.
+        while working.join_next().await.is_some() {}
+    })
 }
 
 /// One turn of one key. An error or a panic costs the key a delay that grows, and no other key anything.
-async fn turn<R: Reconciler>(name: &str, label: hops::Label, reconciler: &R, queue: &WorkQueue<Key>, key: &Key) {
+async fn turn(name: &str, label: hops::Label, reconciler: &dyn AnyReconciler, queue: &WorkQueue<Key>, key: &Key) {
     let mut hop = hops::start(hops::Hop::Controllers, "reconcile").by(label);
     if hops::export::exports(hops::export::Part::ControlPlane)
         && let Some(uid) = reconciler.uid(key)

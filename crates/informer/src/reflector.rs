@@ -21,9 +21,10 @@ use rustc_hash::FxBuildHasher;
 use tokio_util::sync::CancellationToken;
 
 use crate::aside;
-use crate::cache::Shared;
+use crate::cache::{Entry, Sink};
 use crate::informers::Witness;
-use crate::{Backoff, Clock, Item, Key, Phase, Source, Stream, metrics};
+use crate::source::{AnySource, AnyStream};
+use crate::{Backoff, Clock, Key, Phase, metrics};
 
 /// Objects per page of a list.
 const PAGE: u32 = 500;
@@ -34,9 +35,10 @@ const HEALTHY: Duration = Duration::from_secs(10);
 /// So many failures in a row at one revision, and everything is read again.
 const STUCK_AFTER: u32 = 3;
 
-pub(crate) struct Reflector<S: Source> {
-    source: S,
-    cache: Arc<Shared<S::Object>>,
+/// Of whatever kind: what it does is the same for all of them, and compiled once.
+pub(crate) struct Reflector {
+    source: Box<dyn AnySource>,
+    cache: Arc<dyn Sink>,
     clock: Arc<dyn Clock>,
     backoff: Backoff,
     /// Whether the server is thought to know streaming lists.
@@ -46,17 +48,22 @@ pub(crate) struct Reflector<S: Source> {
     witness: Arc<Witness>,
 }
 
-enum State<K> {
+enum State {
     /// What the API holds is unknown, or known too long ago to catch up.
     Unread,
     /// Everything up to a revision is in the cache.
     Read { revision: String },
     /// As `Read`, with the changes coming in.
-    Watching { revision: String, stream: Stream<K>, since: Duration },
+    Watching { revision: String, stream: AnyStream, since: Duration },
 }
 
-impl<S: Source> Reflector<S> {
-    pub(crate) fn new(source: S, cache: Arc<Shared<S::Object>>, clock: Arc<dyn Clock>, witness: Arc<Witness>) -> Self {
+impl Reflector {
+    pub(crate) fn new(
+        source: Box<dyn AnySource>,
+        cache: Arc<dyn Sink>,
+        clock: Arc<dyn Clock>,
+        witness: Arc<Witness>,
+    ) -> Self {
         let stuck = (String::new(), 0);
         Self { source, cache, clock, backoff: Backoff::reflector(), streaming: true, stuck, witness }
     }
@@ -71,7 +78,7 @@ impl<S: Source> Reflector<S> {
     }
 
     /// One step, which a mistake of ours in reading one object must not end for all others.
-    async fn guarded(&mut self, state: State<S::Object>) -> State<S::Object> {
+    async fn guarded(&mut self, state: State) -> State {
         let revision = match &state {
             State::Unread => None,
             State::Read { revision } | State::Watching { revision, .. } => Some(revision.clone()),
@@ -85,7 +92,7 @@ impl<S: Source> Reflector<S> {
         revision.map_or(State::Unread, |revision| self.failed_at(revision))
     }
 
-    async fn step(&mut self, state: State<S::Object>) -> State<S::Object> {
+    async fn step(&mut self, state: State) -> State {
         match state {
             State::Unread => {
                 self.cache.set_phase(if self.cache.has_synced() { Phase::Relisting } else { Phase::Listing });
@@ -132,24 +139,25 @@ impl<S: Source> Reflector<S> {
         self.clock.monotonic().saturating_sub(since) >= HEALTHY
     }
 
-    fn watching(&mut self, revision: String, stream: Stream<S::Object>) -> State<S::Object> {
+    fn watching(&mut self, revision: String, stream: AnyStream) -> State {
         self.cache.set_phase(Phase::Watching { revision: revision.clone() });
         State::Watching { revision, stream, since: self.clock.monotonic() }
     }
 
     /// Takes one event over; answers the revision it brought.
-    fn take(&mut self, event: Event<Item<S::Object>>) -> Option<String> {
+    fn take(&mut self, event: Event<dyn Entry>) -> Option<String> {
         self.backoff.reset();
         match event {
             Event::Added(item) | Event::Modified(item) => {
                 let revision = item.revision().map(Cow::into_owned);
-                let odd = self.cache.apply(Arc::unwrap_or_clone(item));
+                let odd = self.cache.apply(item);
                 odd.iter().for_each(|odd| self.report(odd));
                 revision
             }
             Event::Deleted(item) => {
-                self.cache.remove(&item);
-                item.revision().map(Cow::into_owned)
+                let revision = item.revision().map(Cow::into_owned);
+                self.cache.remove(item);
+                revision
             }
             Event::Bookmark { revision, .. } => {
                 self.cache.set_phase(Phase::Watching { revision: revision.clone() });
@@ -175,7 +183,7 @@ impl<S: Source> Reflector<S> {
         self.witness.report(odd);
     }
 
-    async fn after_error(&mut self, revision: String, error: &client::Error, at_fault: bool) -> State<S::Object> {
+    async fn after_error(&mut self, revision: String, error: &client::Error, at_fault: bool) -> State {
         if error.is_gone() {
             tracing::debug!(
                 source = self.source.name(),
@@ -189,7 +197,7 @@ impl<S: Source> Reflector<S> {
     }
 
     /// The watch failed after a revision: it is tried again from there, unless that was of no use too often.
-    fn failed_at(&mut self, revision: String) -> State<S::Object> {
+    fn failed_at(&mut self, revision: String) -> State {
         let (at, times) = &mut self.stuck;
         if *at != revision {
             (*at, *times) = (revision.clone(), 0);
@@ -212,7 +220,7 @@ impl<S: Source> Reflector<S> {
         self.clock.sleep(delay).await;
     }
 
-    async fn read_everything(&mut self) -> Result<State<S::Object>, client::Error> {
+    async fn read_everything(&mut self) -> Result<State, client::Error> {
         if self.streaming {
             match self.read_by_stream().await {
                 Ok(state) => return Ok(state),
@@ -226,17 +234,17 @@ impl<S: Source> Reflector<S> {
     }
 
     /// The watch sends what there is, then a bookmark, then goes on with the changes.
-    async fn read_by_stream(&mut self) -> Result<State<S::Object>, client::Error> {
+    async fn read_by_stream(&mut self) -> Result<State, client::Error> {
         let params = WatchParams { send_initial_events: true, ..watch_params(None) };
         let mut stream = self.source.watch(params).await?;
-        let mut objects: HashMap<Key, Item<S::Object>, FxBuildHasher> = HashMap::default();
+        let mut objects: HashMap<Key, Arc<dyn Entry>, FxBuildHasher> = HashMap::default();
         let mut undecodable: HashMap<Key, Undecodable, FxBuildHasher> = HashMap::default();
         while let Some(event) = stream.next().await {
             match event? {
                 Event::Added(item) | Event::Modified(item) => {
                     let key = item.key();
                     undecodable.remove(&key);
-                    objects.insert(key, Arc::unwrap_or_clone(item));
+                    objects.insert(key, item);
                 }
                 Event::Deleted(item) => {
                     let key = item.key();
@@ -262,7 +270,7 @@ impl<S: Source> Reflector<S> {
         self.read_by_pages().await
     }
 
-    async fn read_by_pages(&mut self) -> Result<State<S::Object>, client::Error> {
+    async fn read_by_pages(&mut self) -> Result<State, client::Error> {
         let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
         let (mut objects, mut undecodable) = (Vec::new(), Vec::new());
         loop {
@@ -276,7 +284,7 @@ impl<S: Source> Reflector<S> {
                 }
                 answer => answer?,
             };
-            objects.extend(list.items.into_iter().map(Arc::unwrap_or_clone));
+            objects.extend(list.items);
             undecodable.extend(list.undecodable);
             if list.next.is_none() {
                 self.replace(objects, undecodable).await;
@@ -287,7 +295,7 @@ impl<S: Source> Reflector<S> {
     }
 
     /// The cache holds this from now on, and what cannot be read is reported.
-    async fn replace(&self, objects: Vec<Item<S::Object>>, undecodable: Vec<Undecodable>) {
+    async fn replace(&self, objects: Vec<Arc<dyn Entry>>, undecodable: Vec<Undecodable>) {
         self.cache.replace(objects, undecodable).await.iter().for_each(|odd| self.report(odd));
     }
 }

@@ -6,10 +6,12 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use client::{Client, Dynamic, Event, Kind, List, ListParams, Original, Partial, Undecodable, WatchParams};
-use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::cache::Entry;
 use crate::{Filter, Item};
 
 /// Something with metadata that can be kept in a cache.
@@ -74,6 +76,37 @@ pub trait Source: Send + Sync + 'static {
 
     /// Changes from `params.resource_version` on, or from nothing when the initial events are asked for.
     fn watch(&self, params: WatchParams) -> impl Future<Output = Result<Stream<Self::Object>, client::Error>> + Send;
+}
+
+/// The events of one watch, of whatever kind.
+pub(crate) type AnyStream = BoxStream<'static, Result<Event<dyn Entry>, client::Error>>;
+
+/// A [`Source`] of whatever kind.
+pub(crate) trait AnySource: Send + Sync {
+    fn name(&self) -> String;
+
+    fn list(&self, params: ListParams) -> BoxFuture<'_, Result<List<dyn Entry>, client::Error>>;
+
+    fn watch(&self, params: WatchParams) -> BoxFuture<'_, Result<AnyStream, client::Error>>;
+}
+
+impl<S: Source> AnySource for S {
+    fn name(&self) -> String {
+        Source::name(self)
+    }
+
+    fn list(&self, params: ListParams) -> BoxFuture<'_, Result<List<dyn Entry>, client::Error>> {
+        Source::list(self, params).map(|list| list.map(|list| list.map(entry))).boxed()
+    }
+
+    fn watch(&self, params: WatchParams) -> BoxFuture<'_, Result<AnyStream, client::Error>> {
+        let entries = |event: Result<Event<Item<S::Object>>, _>| event.map(|event| event.map(entry));
+        Source::watch(self, params).map(move |stream| stream.map(|stream| stream.map(entries).boxed())).boxed()
+    }
+}
+
+fn entry<K: Cached>(item: Arc<Item<K>>) -> Result<Arc<dyn Entry>, Undecodable> {
+    Ok(item)
 }
 
 /// The objects of one kind that pass a filter, through the client.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::clock::Fake;
-use crate::{Informer, Source, struct_events, structs};
+use crate::{Informer, Item, Source, Stream, struct_events, structs};
 
 fn object(name: &str, revision: u64) -> Arc<ConfigMap> {
     Arc::new(ConfigMap {
@@ -98,8 +98,8 @@ fn bookmark(revision: u64, initial_events_end: bool) -> Result<Event<ConfigMap>,
 async fn play(answers: Vec<Answer>) -> (Vec<String>, Vec<String>, Phase) {
     let clock = Fake::at(jiff::Timestamp::UNIX_EPOCH);
     let script = Script { answers: Arc::new(Mutex::new(answers.into())), calls: Arc::default() };
-    let informer = Informer::empty("configmaps");
-    let reflector = Reflector::new(script.clone(), informer.shared().clone(), clock.clone(), Arc::default());
+    let informer = Informer::<ConfigMap>::empty("configmaps");
+    let reflector = Reflector::new(Box::new(script.clone()), informer.shared().clone(), clock.clone(), Arc::default());
     let stop = CancellationToken::new();
     let running = tokio::spawn(reflector.run(stop.clone()));
     loop {
