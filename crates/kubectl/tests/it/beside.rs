@@ -1,7 +1,5 @@
 //! What a third pass beside upstream's kubectl v1.37 found, line by line: both were run against servers with the same objects.
 
-use testkit::Cluster;
-
 use crate::Shell;
 
 const OBJECTS: &str = "
@@ -32,10 +30,8 @@ metadata: {name: n1}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refusals_are_upstreams() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
-    std::fs::write(home.path().join("all.yaml"), OBJECTS).expect("a file");
+    let (cluster, shell) = Shell::with_cluster().await;
+    std::fs::write(shell.home().join("all.yaml"), OBJECTS).expect("a file");
     assert_eq!(shell.run("create -f all.yaml").await.code, 0);
     shell.ok("create deploy other --image=i --replicas=0").await;
     for (line, expected) in [
@@ -73,10 +69,8 @@ async fn refusals_are_upstreams() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn words_are_upstreams() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
-    std::fs::write(home.path().join("all.yaml"), OBJECTS).expect("a file");
+    let (cluster, shell) = Shell::with_cluster().await;
+    std::fs::write(shell.home().join("all.yaml"), OBJECTS).expect("a file");
     assert_eq!(shell.run("create -f all.yaml").await.code, 0);
     let missing = shell.run("apply -f all.yaml").await.err;
     assert!(missing.contains("Warning: resource deployments/web is missing the kubectl"), "{missing}");
@@ -109,10 +103,8 @@ const HELD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: p, finalizers: 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_does_not_wait_for_what_has_been_ending_for_long() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
-    std::fs::write(home.path().join("all.yaml"), OBJECTS).expect("a file");
+    let (cluster, shell) = Shell::with_cluster().await;
+    std::fs::write(shell.home().join("all.yaml"), OBJECTS).expect("a file");
     assert_eq!(shell.run("create -f all.yaml").await.code, 0);
     assert_eq!(shell.run_with("create -f -", HELD).await.out, "pod/p created\n");
     let drained = shell.run("drain n1 --force --skip-wait-for-delete-timeout=1").await;
@@ -140,9 +132,7 @@ const PROTECTED: &str = "
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_a_budget_protects_does_not_keep_the_others() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
+    let (cluster, shell) = Shell::with_cluster().await;
     shell.run_with("create -f -", "{apiVersion: v1, kind: Node, metadata: {name: n1}}").await;
     assert_eq!(shell.run_with("create -f -", PROTECTED).await.code, 0);
     let status = r#"patch pod a --subresource=status -p {"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}"#;
@@ -164,9 +154,7 @@ async fn a_pod_that_a_budget_protects_does_not_keep_the_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_may_delete_and_get_need_not_list() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
+    let (cluster, shell) = Shell::with_cluster().await;
     for line in [
         "create cm a",
         "create role deleter --verb=get,delete --resource=configmaps",

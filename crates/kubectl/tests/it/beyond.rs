@@ -10,9 +10,8 @@ fn map(name: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn members_of_a_set_that_are_no_longer_applied_go() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path()).with("KUBECTL_APPLYSET", "true");
+    let (cluster, shell) = Shell::with_cluster().await;
+    let shell = shell.with("KUBECTL_APPLYSET", "true");
     let apply = "apply -n default --prune --applyset=my-set -f -";
     let both = format!("{}---\n{}", map("kept"), map("old"));
     let said = shell.run_with(apply, &both).await;
@@ -40,10 +39,8 @@ async fn members_of_a_set_that_are_no_longer_applied_go() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn preferences_give_defaults_and_aliases() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
-    let file = home.path().join(".kube/kuberc").display().to_string();
+    let (cluster, shell) = Shell::with_cluster().await;
+    let file = shell.home().join(".kube/kuberc").display().to_string();
     let set = "kuberc set --section defaults --command get --option output=name";
     assert_eq!(shell.ok(set).await, format!("Updated {file}\n"));
     assert_eq!(
@@ -58,7 +55,7 @@ async fn preferences_give_defaults_and_aliases() {
     assert!(view.starts_with("aliases:\n- command: get\n  name: getns\n"), "{view}");
     let said = shell.fail("get ns --kuberc=nope").await;
     assert!(said.starts_with("error occurred while applying preferences kuberc error kuberc: open "), "{said}");
-    let off = Shell::of(&cluster, home.path()).with("KUBERC", "off");
+    let off = Shell::of(&cluster, shell.home()).with("KUBERC", "off");
     assert!(off.ok("get ns default").await.starts_with("NAME "));
     assert_eq!(
         shell.fail("kuberc set --section x").await,
@@ -69,9 +66,7 @@ async fn preferences_give_defaults_and_aliases() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn names_are_completed_from_the_cluster() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
+    let (cluster, shell) = Shell::with_cluster().await;
     assert_eq!(shell.run_with("create -f -", &map("first")).await.code, 0);
     assert_eq!(shell.run_with("create -f -", &map("fitting")).await.code, 0);
     let complete = async |words: &[&str]| {

@@ -14,8 +14,10 @@ mod streams;
 mod transcripts;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use kubectl::{Environment, Streams};
+use tempfile::TempDir;
 use testkit::Cluster;
 
 /// What a command said, and its exit code.
@@ -27,15 +29,30 @@ pub struct Said {
 }
 
 /// kubectl with a kubeconfig and a home of its own.
+#[derive(Clone)]
 pub struct Shell {
     environment: Environment,
+    #[expect(dead_code, reason = "what counts is that it is held: it is removed with the last shell that has it")]
+    kept: Option<Arc<TempDir>>,
 }
 
 impl Shell {
     pub fn new(kubeconfig: &Path, home: &Path) -> Self {
         let variable = |name: &str, value: &Path| (name.to_owned(), value.display().to_string());
         let variables = [variable("KUBECONFIG", kubeconfig), variable("HOME", home)].into();
-        Self { environment: Environment { variables, directory: home.to_owned(), fallback: None } }
+        Self { environment: Environment { variables, directory: home.to_owned(), fallback: None }, kept: None }
+    }
+
+    /// A cluster, and a shell for it with a new directory for its files.
+    pub async fn with_cluster() -> (Cluster, Self) {
+        let (cluster, home) = (Cluster::start().await, tempfile::tempdir().expect("a directory"));
+        let shell = Self::of(&cluster, home.path());
+        (cluster, Self { kept: Some(Arc::new(home)), ..shell })
+    }
+
+    /// The directory that commands run in.
+    pub fn home(&self) -> &Path {
+        &self.environment.directory
     }
 
     /// For a cluster, in a directory for its files.

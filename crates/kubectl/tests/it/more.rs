@@ -1,7 +1,5 @@
 //! Workloads, nodes, rights and texts.
 
-use testkit::Cluster;
-
 use crate::Shell;
 
 const DEPLOYMENT: &str = "
@@ -19,9 +17,7 @@ spec:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn templates_are_changed_in_part() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
+    let (cluster, shell) = Shell::with_cluster().await;
     assert_eq!(shell.run_with("apply -f -", DEPLOYMENT).await.out, "deployment.apps/web created\n");
     assert_eq!(shell.ok("set image deploy/web c=nginx:2").await, "deployment.apps/web image updated\n");
     assert_eq!(shell.ok("set image deploy/web c=nginx:2").await, "", "nothing is different");
@@ -56,9 +52,7 @@ async fn templates_are_changed_in_part() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_are_cordoned_tainted_and_drained() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
+    let (cluster, shell) = Shell::with_cluster().await;
     let node = "{apiVersion: v1, kind: Node, metadata: {name: n1}}";
     assert_eq!(shell.run_with("create -f -", node).await.out, "node/n1 created\n");
     assert_eq!(shell.ok("cordon n1").await, "node/n1 cordoned\n");
@@ -90,9 +84,7 @@ async fn nodes_are_cordoned_tainted_and_drained() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rights_fields_and_objects_are_told() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
+    let (cluster, shell) = Shell::with_cluster().await;
     assert_eq!(shell.ok("auth can-i get pods").await, "yes\n");
     let no = shell.run("auth can-i get pods --as=nobody").await;
     assert_eq!((no.code, no.out.as_str(), no.err.as_str()), (1, "no\n", ""));
@@ -117,11 +109,9 @@ async fn rights_fields_and_objects_are_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kustomizations_are_built_and_applied() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
-    std::fs::create_dir(home.path().join("k")).expect("a directory");
-    let write = |name: &str, text: &str| std::fs::write(home.path().join("k").join(name), text).expect("a file");
+    let (cluster, shell) = Shell::with_cluster().await;
+    std::fs::create_dir(shell.home().join("k")).expect("a directory");
+    let write = |name: &str, text: &str| std::fs::write(shell.home().join("k").join(name), text).expect("a file");
     write("kustomization.yaml", "namePrefix: a-\nresources: [map.yaml]\n");
     write("map.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: x}}\n");
     assert_eq!(shell.ok("kustomize k").await, "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a-x\n");

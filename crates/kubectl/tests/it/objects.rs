@@ -1,7 +1,5 @@
 //! Objects from their making to their end.
 
-use testkit::Cluster;
-
 use crate::Shell;
 
 const POD: &str = "
@@ -14,9 +12,7 @@ spec:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_are_shown_as_upstream_shows_them() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
+    let (cluster, shell) = Shell::with_cluster().await;
     assert_eq!(shell.run("get pods").await.err, "No resources found in default namespace.\n");
     assert_eq!(shell.run("get pods -A").await.err, "No resources found\n");
     assert_eq!(shell.ok("create configmap a --from-literal=k=v").await, "configmap/a created\n");
@@ -47,7 +43,7 @@ async fn objects_are_shown_as_upstream_shows_them() {
     );
     assert!(shell.ok("api-resources --api-group=apps -o name").await.contains("deployments.apps\n"));
     assert!(shell.ok("api-versions").await.contains("apps/v1\n"));
-    assert!(home.path().join(".kube/cache/discovery").is_dir(), "discovery is remembered");
+    assert!(shell.home().join(".kube/cache/discovery").is_dir(), "discovery is remembered");
     let as_nobody = shell.fail("get cm --as=nobody").await;
     assert!(
         as_nobody.starts_with("Error from server (Forbidden): configmaps is forbidden: User \"nobody\""),
@@ -58,10 +54,8 @@ async fn objects_are_shown_as_upstream_shows_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_are_applied_changed_and_deleted() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
-    let file = home.path().join("pod.yaml");
+    let (cluster, shell) = Shell::with_cluster().await;
+    let file = shell.home().join("pod.yaml");
     std::fs::write(&file, POD).expect("a file");
     assert_eq!(shell.ok("create -f pod.yaml --dry-run=client").await, "pod/web created (dry run)\n");
     assert_eq!(shell.ok("apply -f pod.yaml").await, "pod/web created\n");
@@ -104,9 +98,7 @@ async fn objects_are_applied_changed_and_deleted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_longer_applied_is_pruned() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
+    let (cluster, shell) = Shell::with_cluster().await;
     let map =
         |name: &str| format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, labels: {{set: one}}}}}}\n");
     let both = format!("{}---\n{}", map("kept"), map("old"));

@@ -1,7 +1,5 @@
 //! What is checked first, what is sent, and what is said of mistakes, as upstream's kubectl v1.37 was seen to do it.
 
-use testkit::Cluster;
-
 use crate::Shell;
 
 const FORMATS: &str = "allowed formats are: go-template,go-template-file,json,jsonpath,jsonpath-as-json,jsonpath-file,kyaml,name,template,templatefile,yaml\n";
@@ -20,9 +18,7 @@ spec:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn flags_are_looked_at_before_objects_are() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
+    let (cluster, shell) = Shell::with_cluster().await;
     for line in [
         "create role x -o nope",
         "create ingress x -o nope",
@@ -72,9 +68,7 @@ async fn flags_are_looked_at_before_objects_are() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_replaced_is_restored() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
+    let (cluster, shell) = Shell::with_cluster().await;
     let fine = BROKEN.replace("app: other", "app: web");
     assert_eq!(shell.run_with("apply -f -", &fine).await.out, "deployment.apps/web created\n");
     let said = shell.run_with("apply --force -f -", BROKEN).await;

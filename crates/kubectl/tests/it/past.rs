@@ -1,7 +1,5 @@
 //! The past in the terminal: `get --at`, `diff --from`, `history` and `undo`, which upstream's kubectl does not have.
 
-use testkit::Cluster;
-
 use crate::Shell;
 
 fn map(value: &str) -> String {
@@ -16,9 +14,7 @@ async fn version(shell: &Shell) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_are_shown_compared_and_brought_back_as_they_were() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
+    let (cluster, shell) = Shell::with_cluster().await;
     assert_eq!(shell.run_with("create -f -", &map("1")).await.code, 0);
     let first = version(&shell).await;
     assert_eq!(shell.run_with("replace -f -", &map("2")).await.code, 0);

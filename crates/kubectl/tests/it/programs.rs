@@ -16,32 +16,34 @@ fn script(directory: &Path, name: &str, text: &str) -> String {
     path.display().to_string()
 }
 
-fn shell(cluster: &Cluster, home: &Path) -> Shell {
-    let path = format!("{}:{}", home.display(), std::env::var("PATH").unwrap_or_default());
-    Shell::of(cluster, home).with("PATH", &path).with("TMPDIR", &home.display().to_string())
+/// A shell that finds programs in its home, and puts there what is temporary.
+async fn start() -> (Cluster, Shell) {
+    let (cluster, shell) = Shell::with_cluster().await;
+    let home = shell.home().display().to_string();
+    let path = format!("{home}:{}", std::env::var("PATH").unwrap_or_default());
+    (cluster, shell.with("PATH", &path).with("TMPDIR", &home))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_are_edited_until_they_are_accepted() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let change = script(home.path(), "change", "sed -i 's/a: b/a: c/' \"$1\"");
-    let plain = shell(&cluster, home.path());
+    let (cluster, plain) = start().await;
+    let change = script(plain.home(), "change", "sed -i 's/a: b/a: c/' \"$1\"");
     assert_eq!(plain.run_with("create -f -", MAP).await.out, "configmap/m created\n");
-    let edits = shell(&cluster, home.path()).with("KUBE_EDITOR", &change);
+    let edits = plain.clone().with("KUBE_EDITOR", &change);
     assert_eq!(edits.ok("edit cm m").await, "configmap/m edited\n");
     assert_eq!(plain.ok("get cm m -o jsonpath={.data.a}").await, "c");
     let said = edits.run("edit cm/m").await;
     assert_eq!((said.code, said.err.as_str()), (0, "Edit cancelled, no changes made.\n"));
-    let empties = shell(&cluster, home.path()).with("EDITOR", &script(home.path(), "empty", ": > \"$1\""));
+    let empties = plain.clone().with("EDITOR", &script(plain.home(), "empty", ": > \"$1\""));
     assert_eq!(empties.run("edit cm m").await.err, "Edit cancelled, saved file was empty.\n");
-    let breaks = script(home.path(), "breaks", "grep -q 'x: .$' \"$1\" || echo '  - x: [' >> \"$1\"");
-    let broken = shell(&cluster, home.path()).with("EDITOR", &breaks).run("edit cm m").await;
+    let breaks = script(plain.home(), "breaks", "grep -q 'x: .$' \"$1\" || echo '  - x: [' >> \"$1\"");
+    let broken = plain.clone().with("EDITOR", &breaks).run("edit cm m").await;
     assert_eq!(broken.code, 1);
     assert!(broken.err.ends_with("error: Edit cancelled, no valid changes were saved.\n"), "{}", broken.err);
     // What the server refuses is shown once more, and nothing is changed then.
-    let first = script(home.path(), "first", "grep -q bad \"$1\" || sed -i 's/a: c/a: c\\n  bad key: x/' \"$1\"");
-    let invalid = shell(&cluster, home.path()).with("EDITOR", &first).run("edit cm m").await;
+    let first =
+        script(plain.home(), "first", "grep -q 'bad key' \"$1\" || sed -i 's/a: c/a: c\\n  bad key: x/' \"$1\"");
+    let invalid = plain.clone().with("EDITOR", &first).run("edit cm m").await;
     assert_eq!(invalid.code, 1, "{}", invalid.err);
     assert!(
         invalid.err.starts_with("error: configmaps \"m\" is invalid\nA copy of your changes has been stored to "),
@@ -50,22 +52,19 @@ async fn objects_are_edited_until_they_are_accepted() {
     );
     assert!(invalid.err.ends_with("error: Edit cancelled, no valid changes were saved.\n"), "{}", invalid.err);
     assert_eq!(plain.run("edit cm nope").await.err, "Error from server (NotFound): configmaps \"nope\" not found\n");
-    let renames = script(home.path(), "renames", "sed -i 's/name: m/name: n/' \"$1\"");
-    let renamed = shell(&cluster, home.path()).with("EDITOR", &renames).run("edit cm m").await;
+    let renames = script(plain.home(), "renames", "sed -i 's/name: m/name: n/' \"$1\"");
+    let renamed = plain.clone().with("EDITOR", &renames).run("edit cm m").await;
     assert!(renamed.err.ends_with("error: At least one of apiVersion, kind and name was changed\n"), "{}", renamed.err);
-    let patch =
-        shell(&cluster, home.path()).with("EDITOR", "sed -i 's/a: c/a: d/'").ok("edit cm m --output-patch").await;
+    let patch = plain.clone().with("EDITOR", "sed -i 's/a: c/a: d/'").ok("edit cm m --output-patch").await;
     assert_eq!(patch, "Patch: {\"data\":{\"a\":\"d\"}}\nconfigmap/m edited\n");
-    let creates = shell(&cluster, home.path()).with("EDITOR", "sed -i 's/name: m/name: made/'");
+    let creates = plain.clone().with("EDITOR", "sed -i 's/name: m/name: made/'");
     assert_eq!(creates.run_with("create --edit -f -", MAP).await.out, "configmap/made created\n");
     cluster.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_apply_would_change_is_shown() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = shell(&cluster, home.path());
+    let (cluster, shell) = start().await;
     let new = shell.run_with("diff -f -", MAP).await;
     assert_eq!(new.code, 1, "{}", new.err);
     assert!(new.out.contains("+data:\n+  a: b\n"), "{}", new.out);
@@ -81,13 +80,13 @@ async fn what_apply_would_change_is_shown() {
     assert_eq!(shell.run_with("apply -f -", secret).await.out, "secret/s created\n");
     let hidden = shell.run_with("diff -f -", &secret.replace("open", "other")).await;
     assert!(hidden.out.contains("*** (before)") && !hidden.out.contains("b3Blbg=="), "{}", hidden.out);
-    let mine = script(home.path(), "mine", "echo compared; exit 0");
-    let own = crate::programs::shell(&cluster, home.path()).with("KUBECTL_EXTERNAL_DIFF", &mine);
+    let mine = script(shell.home(), "mine", "echo compared; exit 0");
+    let own = shell.clone().with("KUBECTL_EXTERNAL_DIFF", &mine);
     assert_eq!(own.run_with("diff -f -", MAP).await.out, "compared\n");
     let failed = shell.run("diff -f nope.yaml").await;
     assert_eq!((failed.code, failed.err.as_str()), (2, "error: the path \"nope.yaml\" does not exist\n"));
     let left: Vec<_> =
-        std::fs::read_dir(home.path()).expect("files").flatten().map(|entry| entry.file_name()).collect();
+        std::fs::read_dir(shell.home()).expect("files").flatten().map(|entry| entry.file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().contains("LIVE")), "{left:?}");
     cluster.stop().await;
 }
@@ -123,9 +122,7 @@ async fn programs_on_the_path_are_commands() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn roles_are_reconciled_and_clusters_dumped() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
+    let (cluster, shell) = Shell::with_cluster().await;
     let role = "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: r, namespace: new}, rules: [{verbs: [get], apiGroups: [''], resources: [pods]}]}";
     let made = shell.run_with("auth reconcile -f -", role).await;
     assert_eq!(
@@ -147,9 +144,9 @@ async fn roles_are_reconciled_and_clusters_dumped() {
     );
     let dumped = shell.ok("cluster-info dump --output-directory=dump --namespaces=default -o yaml").await;
     assert_eq!(dumped, "Cluster info dumped to dump\n");
-    let services = std::fs::read_to_string(home.path().join("dump/default/services.yaml")).expect("a file");
+    let services = std::fs::read_to_string(shell.home().join("dump/default/services.yaml")).expect("a file");
     assert!(services.contains("name: kubernetes\n"), "{services}");
-    let mode = std::fs::metadata(home.path().join("dump/nodes.yaml")).expect("a file").permissions().mode();
+    let mode = std::fs::metadata(shell.home().join("dump/nodes.yaml")).expect("a file").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let all = shell.ok("cluster-info dump").await;
     assert!(all.contains("\"kind\": \"EventList\""), "{all}");

@@ -1,7 +1,5 @@
 //! What upstream's kubectl v1.37 was seen to refuse or to say, line by line, on the same objects.
 
-use testkit::Cluster;
-
 use crate::Shell;
 
 const OBJECTS: &str = "
@@ -30,11 +28,9 @@ const OLD: &str = "{apiVersion: rbac.authorization.k8s.io/v1beta1, kind: Cluster
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_upstream_refuses_is_refused_in_its_words() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
-    std::fs::write(home.path().join("old.yaml"), OLD).expect("a file");
-    std::fs::write(home.path().join("all.yaml"), OBJECTS).expect("a file");
+    let (cluster, shell) = Shell::with_cluster().await;
+    std::fs::write(shell.home().join("old.yaml"), OLD).expect("a file");
+    std::fs::write(shell.home().join("all.yaml"), OBJECTS).expect("a file");
     assert_eq!(shell.run("create -f all.yaml").await.code, 0);
     for (line, expected) in [
         ("create --dry-run=x", "error: Invalid dry-run value (x). Must be \"none\", \"server\", or \"client\"."),
@@ -71,10 +67,8 @@ async fn what_upstream_refuses_is_refused_in_its_words() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_upstream_says_is_said() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
-    std::fs::write(home.path().join("all.yaml"), OBJECTS).expect("a file");
+    let (cluster, shell) = Shell::with_cluster().await;
+    std::fs::write(shell.home().join("all.yaml"), OBJECTS).expect("a file");
     // Reads run ahead of writes, and what a file has twice is still changed twice.
     let twice = format!("{OBJECTS}---\n{{apiVersion: v1, kind: ConfigMap, metadata: {{name: cm1}}, data: {{k: w}}}}\n");
     let said = shell.run_with("apply -f -", &twice).await;

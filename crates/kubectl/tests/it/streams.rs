@@ -3,7 +3,6 @@
 use std::io::Write;
 
 use kubectl::Streams;
-use testkit::Cluster;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
@@ -33,10 +32,8 @@ async fn ask(address: &str, request: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_proxy_brings_credentials_and_refuses_strangers() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    std::fs::write(home.path().join("page.txt"), "a page").expect("a file");
-    let shell = Shell::of(&cluster, home.path());
+    let (cluster, shell) = Shell::with_cluster().await;
+    std::fs::write(shell.home().join("page.txt"), "a page").expect("a file");
     let (mut streams, _, err) = Streams::memory(b"");
     let (sender, mut told) = mpsc::unbounded_channel();
     streams.out = Box::new(Told(sender));
@@ -78,9 +75,7 @@ spec:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_copies_and_nodes_are_debugged() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
+    let (cluster, shell) = Shell::with_cluster().await;
     assert_eq!(shell.run_with("create -f -", POD).await.out, "pod/p created\n");
     assert_eq!(shell.run_with("create -f -", "{apiVersion: v1, kind: Node, metadata: {name: n1}}").await.code, 0);
     assert_eq!(shell.ok("debug p --image=busybox -c d --target=c --profile=netadmin -q -- sh -c x").await, "");

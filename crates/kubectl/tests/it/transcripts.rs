@@ -1,7 +1,5 @@
 //! Command lines with all that upstream's kubectl v1.37 was seen to answer to them, on the same objects.
 
-use testkit::Cluster;
-
 use crate::Shell;
 
 /// A line, its exit code, and what it writes to standard output and to standard error.
@@ -38,9 +36,7 @@ async fn check(shell: &Shell, lines: &[Line]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_are_read_as_upstream_reads_them() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
+    let (cluster, shell) = Shell::with_cluster().await;
     shell.ok("create namespace there").await;
     let said = shell.run_with("apply -n there -f -", OBJECTS).await;
     assert_eq!(said.err, "");
@@ -102,14 +98,12 @@ async fn objects_are_read_as_upstream_reads_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_are_written_as_upstream_writes_them() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
-    std::fs::write(home.path().join("cm.yaml"), OBJECTS).expect("a file");
-    std::fs::write(home.path().join("cut.json"), "{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\"").expect("a file");
-    std::fs::write(home.path().join("text.yaml"), "hello\n").expect("a file");
+    let (cluster, shell) = Shell::with_cluster().await;
+    std::fs::write(shell.home().join("cm.yaml"), OBJECTS).expect("a file");
+    std::fs::write(shell.home().join("cut.json"), "{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\"").expect("a file");
+    std::fs::write(shell.home().join("text.yaml"), "hello\n").expect("a file");
     std::fs::write(
-        home.path().join("odd.yaml"),
+        shell.home().join("odd.yaml"),
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bad\ndata:\n  a: [\n",
     )
     .expect("a file");
@@ -191,9 +185,7 @@ async fn objects_are_written_as_upstream_writes_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn server_side_apply_takes_over_from_client_side_apply() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
+    let (cluster, shell) = Shell::with_cluster().await;
     let map = |data: &str| format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: m}}, data: {{{data}}}}}");
     assert_eq!(shell.run_with("apply -f -", &map("a: b, c: d")).await.out, "configmap/m created\n");
     let said = shell.run_with("apply --server-side -f -", &map("a: b")).await;
@@ -209,9 +201,7 @@ async fn server_side_apply_takes_over_from_client_side_apply() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn revisions_are_shown_with_their_templates() {
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
+    let (cluster, shell) = Shell::with_cluster().await;
     shell.run_with("apply -f -", OBJECTS).await;
     let uid = shell.ok("get deploy dep -o jsonpath={.metadata.uid}").await;
     // No controller runs here: this is what it would make.
@@ -258,9 +248,7 @@ spec:
 #[tokio::test(flavor = "multi_thread")]
 async fn files_are_read_from_urls() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let cluster = Cluster::start().await;
-    let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
+    let (cluster, shell) = Shell::with_cluster().await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let at = format!("http://{}", listener.local_addr().expect("an address"));
     tokio::spawn(async move {
