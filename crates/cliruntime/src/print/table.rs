@@ -1,9 +1,11 @@
 //! Tables that the server made, and what kubectl adds to them: namespaces, kinds, labels, headers.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::golang;
 use crate::discovery::Mapping;
+use crate::error::Outcome;
 
 /// What is shown besides the server's columns.
 #[derive(Debug, Clone, Default)]
@@ -16,6 +18,13 @@ pub struct Options {
     pub columns: Vec<String>,
 }
 
+impl Options {
+    /// The same, with or without namespaces.
+    pub fn of(&self, namespace: bool) -> Self {
+        Self { namespace, ..self.clone() }
+    }
+}
+
 /// One row with the object it is about.
 #[derive(Debug, Clone)]
 pub struct Row {
@@ -23,29 +32,55 @@ pub struct Row {
     pub object: Value,
 }
 
-impl Row {
-    /// With no more of the object than columns that kubectl adds want to know.
-    pub fn slim(mut self) -> Self {
-        let mut kept = serde_json::Map::new();
-        if let Some(Value::Object(metadata)) = self.object.get_mut("metadata") {
-            for name in ["name", "namespace", "labels"] {
-                kept.extend(metadata.remove(name).map(|value| (name.to_owned(), value)));
-            }
-        }
-        self.object = serde_json::json!({"metadata": kept});
-        self
-    }
-}
-
 /// The server's table, or one made from an object where the server made none.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
     pub columns: Vec<Column>,
     pub rows: Vec<Row>,
-    pub resource_version: String,
+    /// Lines that were made of rows already: of thousands of rows no more is kept than is shown.
+    pub lines: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Default)]
+/// A `Table`, with no more of its objects than columns that kubectl adds want to know.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Slim {
+    kind: String,
+    #[serde(default)]
+    column_definitions: Vec<Column>,
+    rows: Option<Vec<SlimRow>>,
+    #[serde(default)]
+    metadata: ListMeta,
+}
+
+#[derive(Deserialize)]
+struct SlimRow {
+    #[serde(default)]
+    cells: Vec<Value>,
+    object: Option<SlimObject>,
+}
+
+#[derive(Deserialize)]
+struct SlimObject {
+    #[serde(default)]
+    metadata: Metadata,
+}
+
+#[derive(Deserialize, Serialize, Default)]
+struct Metadata {
+    name: Option<String>,
+    namespace: Option<String>,
+    labels: Option<serde_json::Map<String, Value>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ListMeta {
+    r#continue: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(default)]
 pub struct Column {
     pub name: String,
     pub format: String,
@@ -63,8 +98,42 @@ impl Table {
         let rows = items.iter().map(|item| Row { cells: plain(item, now), object: item.clone() }).collect();
         let column =
             |name: &str, format: &str| Column { name: name.to_owned(), format: format.to_owned(), priority: 0 };
-        let resource_version = machinery::value::text(&answer, "metadata.resourceVersion").to_owned();
-        Self { columns: vec![column("Name", "name"), column("Age", "")], rows, resource_version }
+        Self { columns: vec![column("Name", "name"), column("Age", "")], rows, ..Self::default() }
+    }
+
+    /// Reads one chunk of an answer, with as little of each object as is shown. Also where the next chunk begins.
+    pub fn slim(answer: &[u8], now: jiff::Timestamp) -> Outcome<(Self, String)> {
+        let Some(Slim { kind: _, column_definitions: columns, rows, metadata }) =
+            serde_json::from_slice::<Slim>(answer).ok().filter(|table| table.kind == "Table")
+        else {
+            let answer: Value = crate::api::decode(answer)?;
+            let next = machinery::value::text(&answer, "metadata.continue").to_owned();
+            return Ok((Self::from_value(answer, now), next));
+        };
+        let object = |object: Option<SlimObject>| match object {
+            Some(object) => serde_json::json!({"metadata": object.metadata}),
+            None => Value::Null,
+        };
+        let rows = rows.unwrap_or_default().into_iter();
+        let rows = rows.map(|row| Row { cells: row.cells, object: object(row.object) }).collect();
+        Ok((Self { columns, rows, ..Self::default() }, metadata.r#continue))
+    }
+
+    /// Makes lines of the rows, and forgets them.
+    pub fn shrink(&mut self, mapping: &Mapping, options: &Options) {
+        let rows = std::mem::take(&mut self.rows);
+        for row in &rows {
+            self.lines += &self.line(row, Some(mapping), options);
+        }
+    }
+
+    /// More of the same table.
+    pub fn extend(&mut self, other: Self) {
+        if self.columns.is_empty() {
+            self.columns = other.columns;
+        }
+        self.rows.extend(other.rows);
+        self.lines += &other.lines;
     }
 
     fn read(mut answer: Value) -> Self {
@@ -87,16 +156,16 @@ impl Table {
                 object: row.get_mut("object").map(Value::take).unwrap_or_default(),
             })
             .collect();
-        let resource_version = machinery::value::text(&answer, "metadata.resourceVersion").to_owned();
-        Self { columns, rows, resource_version }
+        Self { columns, rows, ..Self::default() }
     }
 
     /// The lines, with tabs between cells.
     pub fn lines(&self, mapping: Option<&Mapping>, options: &Options) -> String {
         let mut text = String::new();
-        if !options.no_headers && !self.rows.is_empty() {
+        if !options.no_headers && !(self.rows.is_empty() && self.lines.is_empty()) {
             text += &self.header(options);
         }
+        text += &self.lines;
         for row in &self.rows {
             text += &self.line(row, mapping, options);
         }
@@ -216,5 +285,32 @@ mod tests {
             "NAMESPACE\tNAME\tCOUNT\tNODE\tAPP\tY\tLABELS\nns\tdeployment.apps/a\t3\tn...\tweb\t\tx/app=web\n"
         );
         assert_eq!(table.lines(None, &Options::default()), "NAME\tCOUNT\na\t3\n");
+    }
+
+    #[test]
+    fn a_chunk_that_is_made_lines_of_shows_the_same() {
+        let answer = json!({
+            "kind": "Table", "metadata": {"continue": "more"},
+            "columnDefinitions": [{"name": "Name", "type": "string", "format": "name", "priority": 0}],
+            "rows": [
+                {"cells": ["a"], "object": {"kind": "PartialObjectMetadata", "metadata": {"namespace": "n", "labels": {"k": "v"}, "managedFields": [{}]}}},
+                {"cells": ["b"], "object": null},
+            ],
+        });
+        let mapping = Mapping { kind: "Pod".to_owned(), ..Mapping::default() };
+        let options = Options { namespace: true, kind: true, labels: true, ..Options::default() };
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let whole = Table::from_value(answer.clone(), now).lines(Some(&mapping), &options);
+        assert_eq!(whole, "NAMESPACE\tNAME\tLABELS\nn\tpod/a\tk=v\n\tpod/b\t<none>\n");
+        let (mut slim, next) = Table::slim(answer.to_string().as_bytes(), now).expect("a table");
+        assert_eq!(next, "more");
+        assert_eq!(slim.lines(Some(&mapping), &options), whole);
+        slim.shrink(&mapping, &options);
+        assert!(slim.rows.is_empty());
+        assert_eq!(slim.lines(Some(&mapping), &options), whole);
+        // A server that makes no tables answers with the objects.
+        let list = json!({"kind": "PodList", "items": [{"metadata": {"name": "x"}}], "metadata": {"continue": "c"}});
+        let (plain, next) = Table::slim(list.to_string().as_bytes(), now).expect("a table");
+        assert_eq!((plain.rows.len(), next.as_str()), (1, "c"));
     }
 }

@@ -43,7 +43,12 @@ pub(super) async fn targets(invocation: &mut Invocation, builder: &Builder) -> O
 pub(super) async fn run(invocation: &mut Invocation, builder: &Builder, wide: bool) -> Outcome {
     let targets = targets(invocation, builder).await?;
     let sort_by = invocation.flags.text("sort-by").to_owned();
-    let fetched = join_all(targets.iter().map(|target| fetch(invocation, builder, target, !sort_by.is_empty()))).await;
+    let mut options = options(invocation, wide);
+    // What is sorted, and what may need its kind before its name, is made lines of when all of it is there.
+    let one_kind = targets.iter().all(|target| target.mapping == targets[0].mapping);
+    let shown = (one_kind && sort_by.is_empty()).then_some(&options);
+    let fetches = targets.iter().map(|target| fetch(invocation, builder, target, !sort_by.is_empty(), shown));
+    let fetched = join_all(fetches).await;
     let tables = fetched.iter().filter(|answer| answer.is_ok()).count();
     if !sort_by.is_empty() && tables > 1 {
         // Several tables are not sorted with each other: none of them has such a field.
@@ -58,21 +63,20 @@ pub(super) async fn run(invocation: &mut Invocation, builder: &Builder, wide: bo
     for (target, answer) in targets.iter().zip(fetched) {
         match answer {
             Ok(table) => match groups.iter_mut().find(|(mapping, _)| *mapping == target.mapping) {
-                Some((_, known)) => known.rows.extend(table.rows),
+                Some((_, known)) => known.extend(table),
                 None => groups.push((target.mapping.clone(), table)),
             },
             Err(error) if error.is_not_found() && invocation.flags.is("ignore-not-found") => {}
             Err(error) => errors.push(error),
         }
     }
-    let mut options = options(invocation, wide);
     options.kind |= groups.len() > 1;
     let mut text = String::new();
     for (mapping, table) in &mut groups {
         if !sort_by.is_empty() {
             order(invocation, table, &sort_by)?;
         }
-        let local = Options { namespace: builder.all_namespaces && mapping.namespaced, ..options.clone() };
+        let local = options.of(builder.all_namespaces && mapping.namespaced);
         let lines = table.lines(Some(mapping), &local);
         if !text.is_empty() && !lines.is_empty() && !options.no_headers {
             text.push('\n');
@@ -108,8 +112,14 @@ pub(super) fn order(invocation: &mut Invocation, table: &mut Table, sort_by: &st
     }
 }
 
-/// One object or a whole collection as a table, chunk by chunk.
-async fn fetch(invocation: &Invocation, builder: &Builder, target: &Target, whole: bool) -> Outcome<Table> {
+/// One object or a whole collection as a table, chunk by chunk; with its lines instead of its rows where it is known how it is shown.
+async fn fetch(
+    invocation: &Invocation,
+    builder: &Builder,
+    target: &Target,
+    whole: bool,
+    shown: Option<&Options>,
+) -> Outcome<Table> {
     let api = invocation.session.api()?;
     let accept = if invocation.flags.is("server-print") { TABLE } else { crate::api::JSON };
     let include = if whole { "Object" } else { "" };
@@ -126,15 +136,20 @@ async fn fetch(invocation: &Invocation, builder: &Builder, target: &Target, whol
         let path = target.mapping.path(&target.namespace, "", &builder.subresource) + &builder.query(&next);
         let separator = if path.contains('?') { "&" } else { "?" };
         let path = if whole { format!("{path}{separator}includeObject=Object") } else { path };
-        let answer = api.get_as(&path, accept).await;
-        let answer = answer.map_err(|error| unselectable(error, target, builder))?;
-        machinery::value::text(&answer, "metadata.continue").clone_into(&mut next);
-        let table = Table::from_value(answer, now);
-        if all.columns.is_empty() {
-            all.columns = table.columns;
+        let answer = api.call(http::Method::GET, &path, None, accept).await;
+        let (_, answer) = answer.map_err(|error| unselectable(error, target, builder))?;
+        let mut table;
+        if whole {
+            let answer = crate::api::decode(&answer)?;
+            machinery::value::text(&answer, "metadata.continue").clone_into(&mut next);
+            table = Table::from_value(answer, now);
+        } else {
+            (table, next) = Table::slim(&answer, now)?;
         }
-        // Of thousands of rows no more is kept than is shown.
-        all.rows.extend(table.rows.into_iter().map(|row| if whole { row } else { row.slim() }));
+        if let Some(options) = shown {
+            table.shrink(&target.mapping, &options.of(builder.all_namespaces && target.mapping.namespaced));
+        }
+        all.extend(table);
         if next.is_empty() {
             return Ok(all);
         }
