@@ -167,13 +167,18 @@ fn list(custom: &Custom, dialect: Dialect) -> Value {
             "items": { "type": "array", "items": dialect.reference(&type_name(resource)) },
         },
     });
+    describe_list(&mut schema, &resource.list_kind, &resource.kind, &resource.plural);
+    add_kind(&mut schema, custom, &resource.list_kind);
+    schema
+}
+
+/// Says what a list and its fields are for.
+pub(super) fn describe_list(schema: &mut Value, list_kind: &str, kind: &str, plural: &str) {
     describe_object_fields(&mut schema["properties"]);
     schema["properties"]["metadata"]["description"] =
         json!(format!("Standard list metadata. {CONVENTIONS}#types-kinds"));
-    schema["properties"]["items"]["description"] = json!(format!("List of {}. {CONVENTIONS}", resource.plural));
-    schema["description"] = json!(format!("{} is a list of {}", resource.list_kind, resource.kind));
-    add_kind(&mut schema, custom, &resource.list_kind);
-    schema
+    schema["properties"]["items"]["description"] = json!(format!("List of {plural}. {CONVENTIONS}"));
+    schema["description"] = json!(format!("{list_kind} is a list of {kind}"));
 }
 
 fn add_kind(schema: &mut Value, custom: &Custom, kind: &str) {

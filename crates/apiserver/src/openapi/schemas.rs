@@ -8,7 +8,7 @@ use facts::{Field, Gvk, ListType, MapType, Opaque, PatchStrategy, Schema, Shape,
 use serde_json::{Map, Value, json};
 
 use super::operation::PathItem;
-use super::{v2, v3};
+use super::{custom, v2, v3};
 
 /// The versions of OpenAPI, which differ in what a schema may say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub(super) fn of_type(of: &Type, dialect: Dialect, everywhere: &[(String, String
         (Shape::Opaque(Opaque::RawExtension | Opaque::FieldsV1 | Opaque::Patch), _) => json!({ "type": "object" }),
         (Shape::Opaque(_), _) => json!({}),
     };
-    describe(&mut schema, &of.name);
+    describe(&mut schema, of);
     let kinds = of.gvks.iter().map(kind).chain(
         everywhere
             .iter()
@@ -100,8 +100,17 @@ pub(super) fn of_type(of: &Type, dialect: Dialect, everywhere: &[(String, String
 }
 
 /// Adds what the type and its fields are for.
-fn describe(schema: &mut Value, name: &str) {
-    let Some(prose) = prose::of(name) else { return };
+fn describe(schema: &mut Value, of: &Type) {
+    let Some(prose) = prose::of(&of.name) else {
+        // Of lists nothing is said anywhere: they are all alike.
+        let list = of.gvks.first().and_then(|gvk| Some((gvk, gvk.kind.strip_suffix("List")?)));
+        if let Some((gvk, kind)) = list
+            && let Some(resource) = facts::kind(&gvk.group, &gvk.version, kind)
+        {
+            custom::describe_list(schema, &gvk.kind, kind, &resource.plural);
+        }
+        return;
+    };
     if let Some(text) = prose.text() {
         schema["description"] = Value::from(text);
     }

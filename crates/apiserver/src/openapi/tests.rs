@@ -107,6 +107,10 @@ fn version_2_has_what_kubectl_looks_for() {
     let mut v2 = parse(everything().v2(Form::V2Json));
     let described = v2["definitions"]["io.k8s.api.core.v1.PodSpec"]["properties"]["nodeName"]["description"].as_str();
     assert!(described.is_some_and(|text| text.contains("node")), "{described:?}");
+    let list = &v2["definitions"]["io.k8s.api.core.v1.ServiceList"];
+    let items = list["properties"]["items"]["description"].as_str();
+    assert!(items.is_some_and(|text| text.starts_with("List of services. ")), "{items:?}");
+    assert_eq!(list["description"], "ServiceList is a list of Service");
     let patch = &v2["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
     assert_eq!(
         patch["x-kubernetes-group-version-kind"],
