@@ -1,17 +1,19 @@
 //! Requests as kubectl sends them, and answers as it reads them: warnings are kept, refusals are failures.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use bytes::{Bytes, BytesMut};
 use client::Client;
 use client::config::Dials;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT, WARNING};
-use http::{HeaderMap, Method};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, IF_NONE_MATCH, USER_AGENT, WARNING};
+use http::{HeaderMap, Method, StatusCode};
 use machinery::ApiError;
 use machinery::rest::{Body, Payload};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::config::Connection;
 use crate::error::{Failure, Outcome};
@@ -43,6 +45,11 @@ pub struct Api {
     trace: Option<Trace>,
     /// Whether the client adds a token, which a log must not show but must not hide either.
     has_token: bool,
+    /// The first request alone makes a connection: those beside it wait for it, or each would make one of its own.
+    first: Mutex<()>,
+    connected: Cell<bool>,
+    /// Whether a server of another version is refused, and was not asked yet.
+    must_match: Cell<bool>,
 }
 
 impl Api {
@@ -65,6 +72,9 @@ impl Api {
             warnings: RefCell::default(),
             trace,
             has_token: connection.has_token,
+            first: Mutex::default(),
+            connected: Cell::new(false),
+            must_match: Cell::new(connection.must_match),
         })
     }
 
@@ -97,10 +107,51 @@ impl Api {
         body: Option<(&str, Bytes)>,
         accept: &str,
     ) -> Outcome<(HeaderMap, Chunks)> {
+        self.matched().await?;
+        let (_, headers, chunks) = self.ask(method, path, body, accept, None).await?;
+        Ok((headers, chunks))
+    }
+
+    /// Reads what may be known already; nothing where it still has this tag.
+    pub async fn changed(&self, path: &str, accept: &str, tag: Option<&str>) -> Outcome<Option<(HeaderMap, Bytes)>> {
+        self.matched().await?;
+        let (status, headers, chunks) = self.ask(Method::GET, path, None, accept, tag).await?;
+        let answer = collect(chunks).await?;
+        if let Some(trace) = &self.trace {
+            trace.answer(&answer);
+        }
+        Ok((status != StatusCode::NOT_MODIFIED).then_some((headers, answer)))
+    }
+
+    /// Refuses a server of another version before anything else is asked of it, where the user wants that.
+    async fn matched(&self) -> Outcome {
+        if !self.must_match.replace(false) {
+            return Ok(());
+        }
+        let path = format!("/version?timeout={}", crate::discovery::PATIENCE);
+        let path = if self.is_limited() { "/version" } else { &path };
+        let unread =
+            |failure: Failure| Failure::Message(format!("couldn't read version from server: {}", failure.bare()));
+        let (_, _, chunks) = self.ask(Method::GET, path, None, JSON, None).await.map_err(unread)?;
+        crate::version::must_match(&decode(&collect(chunks).await?)?)
+    }
+
+    /// A request, with the tag of what is known of its answer.
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, Bytes)>,
+        accept: &str,
+        tag: Option<&str>,
+    ) -> Outcome<(StatusCode, HeaderMap, Chunks)> {
         let path = &self.limited(path);
         let asked = asked(&method, path);
         let mut builder = http::Request::builder().method(method).uri(path);
         builder = builder.header(ACCEPT, accept).header(USER_AGENT, agent());
+        if let Some(tag) = tag {
+            builder = builder.header(IF_NONE_MATCH, tag);
+        }
         for (name, value) in &self.headers {
             builder = builder.header(name, value);
         }
@@ -117,7 +168,7 @@ impl Api {
         self.keep_warnings(&head.headers);
         let chunks = chunks(payload);
         if head.status.is_success() || head.status.is_redirection() {
-            return Ok((head.headers, chunks));
+            return Ok((head.status, head.headers, chunks));
         }
         let answer = collect(chunks).await?;
         if let Some(trace) = &self.trace {
@@ -128,8 +179,11 @@ impl Api {
 
     /// Sends a request, and logs it and its answer.
     async fn exchange(&self, request: machinery::rest::Request, path: &str) -> Outcome<machinery::rest::Response> {
+        let _held = self.turn().await;
         let Some(trace) = &self.trace else {
-            return self.client.request(request).await.map_err(|error| failure(&self.host, error));
+            let answer = self.client.request(request).await;
+            self.connected.set(answer.is_ok());
+            return answer.map_err(|error| failure(&self.host, error));
         };
         let (method, url) = (request.method().to_string(), format!("{}{path}", self.server));
         let body = if let Body::Bytes(bytes) = request.body() { Some(bytes.clone()) } else { None };
@@ -140,6 +194,7 @@ impl Api {
         trace.request(&method, &url, &headers, body.as_deref());
         let begun = std::time::Instant::now();
         let answer = self.client.request(request).await;
+        self.connected.set(answer.is_ok());
         let took = Took { whole: begun.elapsed(), dial: self.dials.lock().pop() };
         match &answer {
             Ok(response) => {
@@ -149,6 +204,15 @@ impl Api {
             Err(_) => trace.response(&method, &url, "", &HeaderMap::new(), &took),
         }
         answer.map_err(|error| failure(&self.host, error))
+    }
+
+    /// Who sends the first request holds this until it is answered.
+    async fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        if self.connected.get() {
+            return None;
+        }
+        let held = self.first.lock().await;
+        (!self.connected.get()).then_some(held)
     }
 
     /// Sends a request and gives its whole answer.
@@ -174,6 +238,7 @@ impl Api {
 
     /// Asks for another protocol, which the request names.
     pub async fn upgrade(&self, mut request: http::request::Builder) -> Outcome<client::Upgrade> {
+        self.matched().await?;
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
@@ -243,7 +308,7 @@ impl Watch {
 }
 
 fn event(line: &[u8]) -> Outcome<(String, Value)> {
-    let mut event = decode(line)?;
+    let mut event: Value = decode(line)?;
     let kind = event.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
     let object = event.get_mut("object").map(Value::take).unwrap_or_default();
     if kind == "ERROR" {
@@ -253,7 +318,8 @@ fn event(line: &[u8]) -> Outcome<(String, Value)> {
     Ok((kind, object))
 }
 
-fn decode(bytes: &[u8]) -> Outcome<Value> {
+/// Reads an answer.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Outcome<T> {
     serde_json::from_slice(bytes).map_err(|error| {
         // Go's words, where Go would refuse it too.
         let told = machinery::codec::json::decode(bytes, machinery::codec::Limits::default()).err();

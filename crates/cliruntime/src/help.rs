@@ -38,6 +38,9 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Subcommands provided by plugins:", &[]),
 ];
 
+/// What help of everything does not name.
+pub const UNLISTED: [&str; 2] = ["alpha", "options"];
+
 /// The help of a command: what it does, how it is called, what it knows.
 pub fn of(command: &Command, path: &str) -> String {
     let mut text = format!("{}.\n\n", command.short.trim_end_matches('.'));
@@ -84,7 +87,7 @@ fn groups(root: &Command) -> String {
     let mut text: String =
         GROUPS.iter().map(|(title, names)| listed(title, root, names.iter().filter_map(named))).collect();
     let grouped = |child: &&Command| GROUPS.iter().any(|(_, names)| names.contains(&child.name));
-    let others = root.children.iter().copied().filter(|child| !grouped(child) && child.name != "options");
+    let others = root.children.iter().copied().filter(|child| !grouped(child) && !UNLISTED.contains(&child.name));
     text += &listed("Other Commands:", root, others);
     text
 }
@@ -117,8 +120,12 @@ const MEANT: &[(&str, &[&str])] =
 pub fn suggestions(root: &Command, typed: &str) -> String {
     let meant = |name: &str| MEANT.iter().any(|(known, words)| *known == name && words.contains(&typed));
     let close = |name: &str| distance(&typed.to_lowercase(), name) <= 2 || name.starts_with(&typed.to_lowercase());
-    let mut near: Vec<&str> =
-        root.children.iter().map(|child| child.name).filter(|name| close(name) || meant(name)).collect();
+    let mut near: Vec<&str> = root
+        .children
+        .iter()
+        .map(|child| child.name)
+        .filter(|name| *name != "alpha" && (close(name) || meant(name)))
+        .collect();
     let grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
     near.sort_by_key(|name| grouped.iter().position(|known| known == name).unwrap_or(grouped.len()));
     if near.is_empty() {

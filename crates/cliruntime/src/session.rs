@@ -4,18 +4,21 @@
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
-use crate::api::Api;
+use serde_json::Value;
+
+use crate::api::{Api, JSON, decode};
 use crate::command::Environment;
 use crate::config::{Access, Config, Connection, Inside};
 use crate::discovery::{self, Discovery, Mapping};
 use crate::error::{Failure, Outcome};
 use crate::flags::Given;
+use crate::kept::Kept;
 use crate::preferences::Preferences;
 use crate::trace::Trace;
 
 pub struct Session {
     pub environment: Environment,
-    flags: Given,
+    pub(crate) flags: Given,
     connection: OnceCell<Connection>,
     api: OnceCell<Rc<Api>>,
     discovery: RefCell<Option<Rc<Discovery>>>,
@@ -136,10 +139,20 @@ impl Session {
     }
 
     async fn discover(&self) -> Outcome<Discovery> {
-        let found = discovery::fetch(&*self.api()?).await?;
+        let found = discovery::fetch(&*self.api()?, &Kept::of(self)?).await?;
         let place = discovery::cache::Place::new(&self.environment, &self.flags, self.connection()?);
         discovery::cache::write(&place, &found);
         Ok(found)
+    }
+
+    /// What the server answers to a path that is asked for again and again.
+    pub async fn kept(&self, path: &str) -> Outcome<Value> {
+        let api = self.api()?;
+        // A limit that the user gave goes with every request.
+        let patience = if path.contains('?') { "&timeout=" } else { "?timeout=" };
+        let limited =
+            if api.is_limited() { path.to_owned() } else { format!("{path}{patience}{}", discovery::PATIENCE) };
+        decode(&Kept::of(self)?.get(&api, &limited, JSON).await?)
     }
 
     /// The resource that a word of the command line means. What was remembered may be old: who finds nothing asks again, once.

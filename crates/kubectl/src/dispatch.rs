@@ -166,6 +166,10 @@ fn dispatch(environment: Environment, arguments: &[String], streams: &mut Stream
     let groups = command.flags.iter().chain(flags::sets::GLOBAL);
     let mut given = match flags::parse(groups, &arguments) {
         Ok(given) => given,
+        Err(Mistake::Help) if command.name == commands::alpha::COMMAND.name => {
+            streams.error(commands::alpha::NOTHING);
+            return Ok(None);
+        }
         Err(Mistake::Help) => {
             streams.text(&help::of(command, &path))?;
             return Ok(None);
@@ -229,6 +233,10 @@ fn tell(topic: &[String], streams: &mut Streams) -> Outcome {
             }
             None => break,
         }
+    }
+    if command.name == commands::alpha::COMMAND.name {
+        streams.error(commands::alpha::NOTHING);
+        return Ok(());
     }
     Ok(streams.text(&help::of(command, &path))?)
 }

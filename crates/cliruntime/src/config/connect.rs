@@ -36,6 +36,8 @@ pub struct Connection {
     pub plugin: Option<String>,
     /// `--request-timeout`, as it is told to the server.
     pub limit: Option<String>,
+    /// `--match-server-version`.
+    pub must_match: bool,
     /// What of it is the pod's own, as the log tells it: where, and what.
     pub of_pod: Vec<(&'static str, &'static str)>,
 }
@@ -118,6 +120,7 @@ impl Connection {
             namespace_given: flags.given("namespace").is_some(),
             plugin: user.fields.get("exec").and_then(|exec| exec["command"].as_str()).map(str::to_owned),
             limit: limit(flags)?,
+            must_match: flags.is("match-server-version"),
         })
     }
 

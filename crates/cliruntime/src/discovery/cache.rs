@@ -1,11 +1,14 @@
 //! What a server was found to serve, on disk, in the layout that upstream's kubectl reads and writes: both may share it.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Discovery, Group, Mapping};
+use super::{Discovery, Entry, Group, Mapping, Resources, or_default};
 use crate::command::Environment;
 use crate::config::Connection;
 use crate::flags::Given;
@@ -19,18 +22,22 @@ pub struct Place(PathBuf);
 
 impl Place {
     pub fn new(environment: &Environment, flags: &Given, connection: &Connection) -> Self {
-        let root = match (flags.given("cache-dir"), environment.variable("KUBECACHEDIR")) {
-            (Some(given), _) => environment.path(given),
-            (None, Some(variable)) => PathBuf::from(variable),
-            (None, None) => environment.home().join(".kube/cache"),
-        };
         let server = connection.client.server.split_once("://").map_or(&*connection.client.server, |(_, rest)| rest);
-        Self(root.join("discovery").join(safe(server)))
+        Self(root(environment, flags).join("discovery").join(safe(server)))
     }
 
     /// For tests and tools.
     pub fn at(directory: &Path) -> Self {
         Self(directory.to_owned())
+    }
+}
+
+/// The directory of everything that is remembered of servers.
+pub(crate) fn root(environment: &Environment, flags: &Given) -> PathBuf {
+    match (flags.given("cache-dir"), environment.variable("KUBECACHEDIR")) {
+        (Some(given), _) => environment.path(given),
+        (None, Some(variable)) => PathBuf::from(variable),
+        (None, None) => environment.home().join(".kube/cache"),
     }
 }
 
@@ -40,35 +47,62 @@ fn safe(server: &str) -> String {
     server.chars().map(|letter| if fits(letter) { letter } else { '_' }).collect()
 }
 
+/// An `APIGroupList`.
+#[derive(Deserialize)]
+struct Groups {
+    groups: Vec<Named>,
+}
+
+/// An `APIGroup`.
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Named {
+    name: String,
+    #[serde(deserialize_with = "or_default")]
+    versions: Vec<Version>,
+    #[serde(deserialize_with = "or_default")]
+    preferred_version: Version,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Version {
+    version: String,
+}
+
+impl From<Named> for Group {
+    fn from(group: Named) -> Self {
+        let versions = group.versions.into_iter().map(|entry| entry.version).collect();
+        Self { name: group.name, versions, preferred: group.preferred_version.version }
+    }
+}
+
 /// What is remembered; nothing where a part of it is missing or too old.
 pub fn read(place: &Place) -> Option<Discovery> {
-    let list = fresh(&place.0.join("servergroups.json"))?;
+    let list: Groups = fresh(&place.0.join("servergroups.json"))?;
     let mut found = Discovery::default();
-    for group in list.get("groups")?.as_array()? {
-        let name = group.get("name").and_then(Value::as_str)?.to_owned();
-        let mut versions = Vec::new();
-        for entry in group.get("versions")?.as_array()? {
-            let version = entry.get("version")?.as_str()?.to_owned();
-            let resources = fresh(&place.0.join(facts::api_version(&name, &version)).join("serverresources.json"))?;
-            for resource in resources.get("resources").and_then(Value::as_array).into_iter().flatten() {
-                found.resources.push(Mapping::from_value(resource, &name, &version));
-            }
-            versions.push(version);
+    for group in list.groups.into_iter().map(Group::from) {
+        for version in &group.versions {
+            let file = place.0.join(facts::api_version(&group.name, version)).join("serverresources.json");
+            let list: Resources = fresh(&file)?;
+            found.resources.extend(list.resources.into_iter().map(|one| Entry::mapping(one, &group.name, version)));
         }
-        let preferred = machinery::value::text(group, "preferredVersion.version").to_owned();
-        found.groups.push(Group { name, versions, preferred });
+        found.groups.push(group);
     }
     Some(found)
 }
 
-fn fresh(path: &Path) -> Option<Value> {
-    let written = std::fs::metadata(path).ok()?.modified().ok()?;
+fn fresh<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    let mut file = std::fs::File::open(path).ok()?;
+    let known = file.metadata().ok()?;
     // A clock that was set back makes a file of the future, which is fresh.
-    let age = SystemTime::now().duration_since(written).unwrap_or_default();
+    let age = SystemTime::now().duration_since(known.modified().ok()?).unwrap_or_default();
     if age > LIFETIME {
         return None;
     }
-    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+    let mut text = Vec::with_capacity(usize::try_from(known.len()).unwrap_or_default() + 1);
+    file.read_to_end(&mut text).ok()?;
+    serde_json::from_slice(&text).ok()
 }
 
 /// Remembers what was found. A cache that cannot be written is no failure: the next command asks again.
@@ -89,12 +123,12 @@ pub fn write(place: &Place, found: &Discovery) {
             let list = json!({
                 "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version, "resources": resources,
             });
-            let _ = put(&place.0.join(&api_version).join("serverresources.json"), &list);
+            let _ = put(&place.0.join(&api_version).join("serverresources.json"), list.to_string().as_bytes());
         }
     }
     let groups: Vec<Value> = found.groups.iter().map(group).collect();
     let list = json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups});
-    let _ = put(&place.0.join("servergroups.json"), &list);
+    let _ = put(&place.0.join("servergroups.json"), list.to_string().as_bytes());
 }
 
 fn group(group: &Group) -> Value {
@@ -125,13 +159,13 @@ fn entry(mapping: &Mapping) -> Value {
 }
 
 /// Writes a file whole or not at all.
-fn put(path: &Path, tree: &Value) -> std::io::Result<()> {
+pub(crate) fn put(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     if let Some(directory) = path.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(0o750).create(directory)?;
     }
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    std::fs::write(&temporary, serde_json::to_vec(tree)?)?;
+    std::fs::write(&temporary, bytes)?;
     std::fs::rename(&temporary, path)
 }
 

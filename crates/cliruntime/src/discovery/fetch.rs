@@ -1,42 +1,112 @@
 //! Asks a server what it serves: in one answer for `/api` and one for `/apis`, or in one per version where it is too old for that.
 
 use futures::future::join_all;
-use serde_json::Value;
+use serde::Deserialize;
 
-use super::{Discovery, Group, Mapping};
-use crate::api::Api;
+use super::{Discovery, Entry, Group, Mapping, Resources, or_default};
+use crate::api::{Api, decode};
 use crate::error::Outcome;
+use crate::kept::Kept;
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
 /// How long the server may take for each answer, where the user does not say.
 pub const PATIENCE: &str = "32s";
 
-pub async fn fetch(api: &Api) -> Outcome<Discovery> {
+/// Either form of answer: an `APIGroupDiscoveryList`, or `APIVersions` and `APIGroupList`.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Answer {
+    kind: String,
+    #[serde(deserialize_with = "or_default")]
+    items: Vec<Aggregated>,
+    #[serde(deserialize_with = "or_default")]
+    versions: Vec<String>,
+    #[serde(deserialize_with = "or_default")]
+    groups: Vec<super::cache::Named>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Aggregated {
+    metadata: Name,
+    #[serde(deserialize_with = "or_default")]
+    versions: Vec<Version>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Name {
+    name: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Version {
+    version: String,
+    freshness: String,
+    #[serde(deserialize_with = "or_default")]
+    resources: Vec<Resource>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct Resource {
+    resource: String,
+    singular_resource: String,
+    #[serde(deserialize_with = "or_default")]
+    response_kind: ResponseKind,
+    scope: String,
+    #[serde(deserialize_with = "or_default")]
+    short_names: Vec<String>,
+    #[serde(deserialize_with = "or_default")]
+    categories: Vec<String>,
+    #[serde(deserialize_with = "or_default")]
+    verbs: Vec<String>,
+    #[serde(deserialize_with = "or_default")]
+    subresources: Vec<Subresource>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ResponseKind {
+    kind: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct Subresource {
+    subresource: String,
+    #[serde(deserialize_with = "or_default")]
+    response_kind: ResponseKind,
+    #[serde(deserialize_with = "or_default")]
+    verbs: Vec<String>,
+}
+
+pub async fn fetch(api: &Api, kept: &Kept) -> Outcome<Discovery> {
     // A limit that the user gave goes with every request.
     let limit = |path: &str| if api.is_limited() { path.to_owned() } else { format!("{path}?timeout={PATIENCE}") };
-    let (all, groups) = (limit("/api"), limit("/apis"));
-    let (core, named) = futures::join!(api.get_as(&all, AGGREGATED), api.get_as(&groups, AGGREGATED));
-    let (core, named) = (core?, named?);
     let mut found = Discovery { fresh: true, ..Discovery::default() };
     let mut old: Vec<(String, String, String)> = Vec::new();
-    for answer in [&core, &named] {
-        if answer.get("kind").and_then(Value::as_str) == Some("APIGroupDiscoveryList") {
-            for group in items(answer, "items") {
+    for root in ["/api", "/apis"] {
+        let answer: Answer = decode(&kept.get(api, &limit(root), AGGREGATED).await?)?;
+        if answer.kind == "APIGroupDiscoveryList" {
+            for group in answer.items {
                 aggregated(&mut found, group);
             }
         } else {
             old.extend(separate(&mut found, answer));
         }
     }
-    let paths: Vec<String> = old.iter().map(|(_, _, path)| limit(path)).collect();
-    let lists = join_all(paths.iter().map(|path| api.get(path))).await;
+    let lists = old.iter().map(|(_, _, path)| async {
+        let path = limit(path);
+        decode::<Resources>(&kept.get(api, &path, crate::api::JSON).await?)
+    });
+    let lists = join_all(lists).await;
     for ((group, version, _), list) in old.iter().zip(lists) {
         match list {
             Ok(list) => {
-                found
-                    .resources
-                    .extend(items(&list, "resources").iter().map(|one| Mapping::from_value(one, group, version)));
+                found.resources.extend(list.resources.into_iter().map(|one| Entry::mapping(one, group, version)));
             }
             Err(error) => found.failed.push((facts::api_version(group, version), error.bare())),
         }
@@ -44,60 +114,45 @@ pub async fn fetch(api: &Api) -> Outcome<Discovery> {
     Ok(found)
 }
 
-fn items<'a>(tree: &'a Value, name: &str) -> &'a [Value] {
-    tree.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-fn text<'a>(tree: &'a Value, name: &str) -> &'a str {
-    tree.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn aggregated(found: &mut Discovery, group: &Value) {
-    let name = machinery::value::text(group, "metadata.name").to_owned();
+fn aggregated(found: &mut Discovery, group: Aggregated) {
+    let name = group.metadata.name;
     let mut versions = Vec::new();
-    for entry in items(group, "versions") {
-        let version = text(entry, "version");
-        versions.push(version.to_owned());
-        if text(entry, "freshness") == "Stale" {
-            let stale = "stale GroupVersion discovery";
-            found
-                .failed
-                .push((facts::api_version(&name, version), format!("{stale}: {}", facts::api_version(&name, version))));
+    for entry in group.versions {
+        if entry.freshness == "Stale" {
+            let version = facts::api_version(&name, &entry.version);
+            let stale = format!("stale GroupVersion discovery: {version}");
+            found.failed.push((version, stale));
         }
-        for resource in items(entry, "resources") {
-            push(found, &name, version, resource);
+        for resource in entry.resources {
+            push(found, &name, &entry.version, resource);
         }
+        versions.push(entry.version);
     }
     let preferred = versions.first().cloned().unwrap_or_default();
     found.groups.push(Group { name, versions, preferred });
 }
 
-fn push(found: &mut Discovery, group: &str, version: &str, resource: &Value) {
-    let strings = |tree: &Value, name: &str| {
-        items(tree, name).iter().filter_map(|item| item.as_str().map(str::to_owned)).collect::<Vec<_>>()
-    };
-    let kind = |tree: &Value| machinery::value::text(tree, "responseKind.kind").to_owned();
-    let namespaced = text(resource, "scope") == "Namespaced";
+fn push(found: &mut Discovery, group: &str, version: &str, resource: Resource) {
     let whole = Mapping {
         group: group.to_owned(),
         version: version.to_owned(),
-        resource: text(resource, "resource").to_owned(),
-        singular: text(resource, "singularResource").to_owned(),
-        kind: kind(resource),
-        namespaced,
-        short_names: strings(resource, "shortNames"),
-        categories: strings(resource, "categories"),
-        verbs: strings(resource, "verbs"),
+        resource: resource.resource,
+        singular: resource.singular_resource,
+        kind: resource.response_kind.kind,
+        namespaced: resource.scope == "Namespaced",
+        short_names: resource.short_names,
+        categories: resource.categories,
+        verbs: resource.verbs,
     };
-    for part in items(resource, "subresources") {
+    for part in resource.subresources {
         found.resources.push(Mapping {
-            resource: format!("{}/{}", whole.resource, text(part, "subresource")),
-            kind: kind(part),
-            verbs: strings(part, "verbs"),
-            short_names: Vec::new(),
-            categories: Vec::new(),
-            singular: String::new(),
-            ..whole.clone()
+            group: group.to_owned(),
+            version: version.to_owned(),
+            resource: format!("{}/{}", whole.resource, part.subresource),
+            kind: part.response_kind.kind,
+            namespaced: whole.namespaced,
+            verbs: part.verbs,
+            ..Mapping::default()
         });
     }
     // A resource without a kind only carries its subresources.
@@ -107,23 +162,19 @@ fn push(found: &mut Discovery, group: &str, version: &str, resource: &Value) {
 }
 
 /// The groups of an old answer, and what is still to be asked.
-fn separate(found: &mut Discovery, answer: &Value) -> Vec<(String, String, String)> {
+fn separate(found: &mut Discovery, answer: Answer) -> Vec<(String, String, String)> {
     let mut asked = Vec::new();
-    if text(answer, "kind") == "APIVersions" {
-        let versions: Vec<String> =
-            items(answer, "versions").iter().filter_map(|v| v.as_str().map(str::to_owned)).collect();
+    if answer.kind == "APIVersions" {
+        let versions = answer.versions;
         asked.extend(versions.iter().map(|version| (String::new(), version.clone(), format!("/api/{version}"))));
         let preferred = versions.first().cloned().unwrap_or_default();
         found.groups.push(Group { name: String::new(), versions, preferred });
         return asked;
     }
-    for group in items(answer, "groups") {
-        let name = text(group, "name").to_owned();
-        let versions: Vec<String> =
-            items(group, "versions").iter().map(|entry| text(entry, "version").to_owned()).collect();
-        asked.extend(versions.iter().map(|version| (name.clone(), version.clone(), format!("/apis/{name}/{version}"))));
-        let preferred = machinery::value::text(group, "preferredVersion.version").to_owned();
-        found.groups.push(Group { name, versions, preferred });
+    for group in answer.groups.into_iter().map(Group::from) {
+        let path = |version: &String| format!("/apis/{}/{version}", group.name);
+        asked.extend(group.versions.iter().map(|version| (group.name.clone(), version.clone(), path(version))));
+        found.groups.push(group);
     }
     asked
 }

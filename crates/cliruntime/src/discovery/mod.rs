@@ -3,9 +3,9 @@
 pub mod cache;
 mod fetch;
 
-pub use fetch::fetch;
+pub use fetch::{PATIENCE, fetch};
 
-use serde_json::Value;
+use serde::{Deserialize, Deserializer};
 
 /// A resource of one version.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -213,30 +213,56 @@ impl Mapping {
     fn singular_name(&self) -> String {
         if self.singular.is_empty() { self.kind.to_lowercase() } else { self.singular.clone() }
     }
+}
 
-    /// From an entry of an `APIResourceList`.
-    pub fn from_value(entry: &Value, group: &str, version: &str) -> Self {
-        let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let list = |name: &str| {
-            let items = entry.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-            items.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()
-        };
-        let or = |name: String, otherwise: &str| if name.is_empty() { otherwise.to_owned() } else { name };
-        let resource = text("name");
+/// An `APIResourceList`.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Resources {
+    #[serde(deserialize_with = "or_default")]
+    resources: Vec<Entry>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct Entry {
+    name: String,
+    singular_name: String,
+    namespaced: bool,
+    group: String,
+    version: String,
+    kind: String,
+    #[serde(deserialize_with = "or_default")]
+    short_names: Vec<String>,
+    #[serde(deserialize_with = "or_default")]
+    categories: Vec<String>,
+    #[serde(deserialize_with = "or_default")]
+    verbs: Vec<String>,
+}
+
+impl Entry {
+    /// As it stands in the list of this version.
+    fn mapping(self, group: &str, version: &str) -> Mapping {
         // A subresource may be of another group than what it belongs to.
-        let keep = resource.contains('/');
-        Self {
-            group: if keep { group.to_owned() } else { or(text("group"), group) },
-            version: if keep { version.to_owned() } else { or(text("version"), version) },
-            singular: text("singularName"),
-            kind: text("kind"),
-            namespaced: entry.get("namespaced").and_then(Value::as_bool).unwrap_or_default(),
-            short_names: list("shortNames"),
-            categories: list("categories"),
-            verbs: list("verbs"),
-            resource,
+        let keep = self.name.contains('/');
+        let or = |own: String, listed: &str| if keep || own.is_empty() { listed.to_owned() } else { own };
+        Mapping {
+            group: or(self.group, group),
+            version: or(self.version, version),
+            resource: self.name,
+            singular: self.singular_name,
+            kind: self.kind,
+            namespaced: self.namespaced,
+            short_names: self.short_names,
+            categories: self.categories,
+            verbs: self.verbs,
         }
     }
+}
+
+/// What is null is as if it were not there.
+fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
+    Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub fn of(path: &str) -> &'static [Example] {
 }
 
 const EXAMPLES: &[(&str, &[Example])] = &[
+    ("alpha", &[("See which commands are not ready yet", "kubectl alpha")]),
     (
         "annotate",
         &[

@@ -1,6 +1,7 @@
 //! The commands: a file or a folder each, all of one shape. `COMMAND` says its names, flags and children; `run` reads its options from
 //! the flags, refuses what does not fit together, and does the work.
 
+pub mod alpha;
 mod api_resources;
 mod api_versions;
 mod apply;
@@ -63,6 +64,7 @@ pub static ROOT: Command = Command {
     short: "kubectl controls the Kubernetes cluster manager.",
     flags: &[],
     children: &[
+        &alpha::COMMAND,
         &labels::ANNOTATE,
         &api_resources::COMMAND,
         &api_versions::COMMAND,

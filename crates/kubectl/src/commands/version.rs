@@ -51,7 +51,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     if !matches!(output.as_str(), "" | "yaml" | "json") {
         return Err(Failure::message("--output must be 'yaml' or 'json'"));
     }
-    let mut versions = json!({"clientVersion": client(), "kustomizeVersion": KUSTOMIZE});
+    let mut versions = json!({"clientVersion": cliruntime::version::own(), "kustomizeVersion": KUSTOMIZE});
     let mut failed = None;
     if !invocation.flags.is("client") {
         match server(invocation).await {
@@ -81,17 +81,6 @@ async fn run(invocation: &mut Invocation) -> Outcome {
 
 async fn server(invocation: &Invocation) -> Outcome<Value> {
     invocation.session.api()?.get("/version").await
-}
-
-fn client() -> Value {
-    let version = rules::names::VERSION;
-    let mut numbers = version.trim_start_matches('v').split('.');
-    let mut next = || numbers.next().unwrap_or_default().to_owned();
-    let machine = if std::env::consts::ARCH == "aarch64" { "arm64" } else { "amd64" };
-    json!({
-        "major": next(), "minor": next(), "gitVersion": version, "gitCommit": "", "gitTreeState": "",
-        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc", "platform": format!("linux/{machine}"),
-    })
 }
 
 /// Versions that are more than one minor apart are not supported together.

@@ -4,6 +4,7 @@ mod bad_input;
 mod beside;
 mod beyond;
 mod config;
+mod discovery;
 mod more;
 mod objects;
 mod order;

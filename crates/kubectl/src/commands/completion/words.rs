@@ -32,7 +32,7 @@ pub async fn complete(environment: Environment, words: &[String]) -> (Offers, Di
         let mut offers: Offers = command
             .children
             .iter()
-            .filter(|child| child.name.starts_with(typed))
+            .filter(|child| child.name.starts_with(typed) && child.name != commands::alpha::COMMAND.name)
             .map(|child| (child.name.to_owned(), child.short.to_owned()))
             .collect();
         if path.is_empty() && "help".starts_with(typed) {

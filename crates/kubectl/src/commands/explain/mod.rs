@@ -3,10 +3,13 @@
 mod text;
 
 use machinery::status::go_quote;
+use serde_json::Value;
 
 use crate::command::{Command, Invocation};
+use crate::discovery::Mapping;
 use crate::error::{Failure, Outcome};
 use crate::flags::Flag;
+use crate::session::Session;
 
 pub static COMMAND: Command = Command {
     name: "explain",
@@ -70,7 +73,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     } else {
         format!("apis/{}", mapping.api_version())
     };
-    let document = invocation.session.api()?.get(&format!("/openapi/v3/{place}")).await?;
+    let document = document(&invocation.session, &place, &mapping).await?;
     let explained = text::explain(&document, &mapping, &fields, recursive, usize::try_from(depth).unwrap_or_default());
     match explained {
         Ok(text) => invocation.print(&text),
@@ -79,4 +82,15 @@ async fn run(invocation: &mut Invocation) -> Outcome {
             Err(Failure::Message(why))
         }
     }
+}
+
+/// The schema of a version of a group. The server says where it is; that address is another one when the schema changes.
+async fn document(session: &Session, place: &str, mapping: &Mapping) -> Outcome<Value> {
+    let unread = |what: &str, failure: Failure| Failure::Message(format!("failed to fetch {what}: {}", failure.bare()));
+    let index = session.kept("/openapi/v3").await.map_err(|failure| unread("list of groupVersions", failure))?;
+    let Some(address) = index["paths"][place]["serverRelativeURL"].as_str() else {
+        let what = format!("{}/{}, Resource={}", mapping.group, mapping.version, mapping.resource);
+        return Err(Failure::Message(format!("couldn't find resource for {}", go_quote(&what))));
+    };
+    session.kept(address).await.map_err(|failure| unread(&format!("openapi schema for {place}"), failure))
 }

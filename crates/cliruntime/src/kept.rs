@@ -1,0 +1,185 @@
+//! Answers that are asked for again and again, on disk in the layout of upstream's kubectl, so that both may share them. What is still as it was is not
+//! sent again, and what says how long it holds is not asked for until then.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, DATE, ETAG, EXPIRES, TRANSFER_ENCODING, VARY};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
+
+use crate::api::Api;
+use crate::discovery::cache::{put, root};
+use crate::error::Outcome;
+use crate::session::Session;
+
+/// The answers of one server.
+pub struct Kept {
+    directory: PathBuf,
+    server: String,
+}
+
+/// An answer as it was.
+#[derive(Debug)]
+struct Answer {
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Kept {
+    pub fn of(session: &Session) -> Outcome<Self> {
+        let directory = root(&session.environment, &session.flags).join("http");
+        Ok(Self { directory, server: session.connection()?.client.server.clone() })
+    }
+
+    /// Reads a path of the server.
+    pub async fn get(&self, api: &Api, path: &str, accept: &str) -> Outcome<Bytes> {
+        let file = self.directory.join(hex(digest(&SHA256, format!("{}{path}", self.server).as_bytes()).as_ref()));
+        let known = std::fs::read(&file).ok().and_then(|bytes| Answer::read(bytes.into()));
+        let known = known.filter(|answer| answer.is_for(accept));
+        if let Some(answer) =
+            known.as_ref().filter(|answer| answer.holds(Timestamp::now().to_zoned(TimeZone::UTC).datetime()))
+        {
+            return Ok(answer.body.clone());
+        }
+        let tag = known.as_ref().and_then(|answer| answer.headers.get(ETAG)?.to_str().ok());
+        let Some((headers, body)) = api.changed(path, accept, tag).await? else {
+            return Ok(known.map(|answer| answer.body).unwrap_or_default());
+        };
+        let answer = Answer { headers, body };
+        if directive(&answer.headers, "no-store").is_none() {
+            // An answer that cannot be kept is no failure: the next command asks again.
+            let _ = put(&file, &answer.written(accept));
+        }
+        Ok(answer.body)
+    }
+}
+
+impl Answer {
+    /// From a file: the checksum of the rest, and an answer as HTTP/1.1 writes it.
+    fn read(file: Bytes) -> Option<Self> {
+        if file.len() < SHA256_OUTPUT_LEN {
+            return None;
+        }
+        let rest = file.slice(SHA256_OUTPUT_LEN..);
+        if digest(&SHA256, &rest).as_ref() != &file[..SHA256_OUTPUT_LEN] {
+            return None;
+        }
+        let end = rest.windows(4).position(|four| four == b"\r\n\r\n")?;
+        let mut lines = std::str::from_utf8(&rest[..end]).ok()?.split("\r\n");
+        if lines.next()?.split(' ').nth(1)? != "200" {
+            return None;
+        }
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            let (name, value) = line.split_once(':')?;
+            headers.append(name.parse::<HeaderName>().ok()?, HeaderValue::from_str(value.trim()).ok()?);
+        }
+        // Upstream's may have been written piece by piece, which is not worth reading.
+        let whole = !headers.contains_key(TRANSFER_ENCODING);
+        whole.then(|| Self { headers, body: rest.slice(end + 4..) })
+    }
+
+    fn written(&self, accept: &str) -> Vec<u8> {
+        let mut text = b"HTTP/1.1 200 OK\r\n".to_vec();
+        let mut line = |name: &str, value: &[u8]| {
+            text.extend_from_slice(&[name.as_bytes(), b": ", value, b"\r\n"].concat());
+        };
+        for (name, value) in &self.headers {
+            if ![CONTENT_LENGTH, CONTENT_ENCODING, TRANSFER_ENCODING].contains(name) {
+                line(name.as_str(), value.as_bytes());
+            }
+        }
+        line("Content-Length", self.body.len().to_string().as_bytes());
+        if self.varies().any(|name| name.eq_ignore_ascii_case("accept")) {
+            line("X-Varied-Accept", accept.as_bytes());
+        }
+        text.extend_from_slice(b"\r\n");
+        text.extend_from_slice(&self.body);
+        [digest(&SHA256, &text).as_ref(), &text].concat()
+    }
+
+    /// The headers of a request that its answer depends on.
+    fn varies(&self) -> impl Iterator<Item = &str> {
+        let values = self.headers.get_all(VARY).iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).map(str::trim).filter(|name| !name.is_empty())
+    }
+
+    /// Whether it answers a request that takes this.
+    fn is_for(&self, accept: &str) -> bool {
+        self.varies().all(|name| {
+            let asked = self.headers.get(format!("x-varied-{name}")).map(HeaderValue::as_bytes).unwrap_or_default();
+            // Of other headers none is sent.
+            asked == if name.eq_ignore_ascii_case("accept") { accept.as_bytes() } else { b"" }
+        })
+    }
+
+    /// Whether it says of itself that it still holds.
+    fn holds(&self, now: DateTime) -> bool {
+        // Not as a moment: some answers hold until the last second of the calendar, which is none everywhere.
+        let time = |name: HeaderName| {
+            DateTime::strptime("%a, %d %b %Y %H:%M:%S GMT", self.headers.get(name)?.to_str().ok()?).ok()
+        };
+        let Some(made) = time(DATE).filter(|_| directive(&self.headers, "no-cache").is_none()) else { return false };
+        let lifetime = match directive(&self.headers, "max-age") {
+            Some(seconds) => SignedDuration::from_secs(seconds.parse().unwrap_or_default()),
+            None => time(EXPIRES).map(|end| end.duration_since(made)).unwrap_or_default(),
+        };
+        lifetime > now.duration_since(made)
+    }
+}
+
+/// What `Cache-Control` says under this name, if anything.
+fn directive<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let text = headers.get(CACHE_CONTROL)?.to_str().ok()?;
+    let mut parts = text.split(',').map(|part| part.trim().split_once('=').unwrap_or((part.trim(), "")));
+    parts.find(|(known, _)| *known == name).map(|(_, value)| value)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(lines: &str) -> Answer {
+        let text = format!("HTTP/2.0 200 OK\r\n{lines}\r\n\r\n{{}}");
+        let file = [digest(&SHA256, text.as_bytes()).as_ref(), text.as_bytes()].concat();
+        Answer::read(file.into()).expect("an answer")
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_unless_it_is_damaged() {
+        let made = answer("Etag: \"a\"\r\nVary: Accept\r\nX-Varied-Accept: x\r\nConnection: close");
+        assert_eq!(made.body, "{}");
+        assert!(made.is_for("x") && !made.is_for("y"));
+        let mut file = made.written("y");
+        let again = Answer::read(file.clone().into()).expect("an answer");
+        assert_eq!((again.body.as_ref(), again.headers[ETAG].as_bytes()), (&b"{}"[..], &b"\"a\""[..]));
+        *file.last_mut().expect("a byte") = b'!';
+        assert!(Answer::read(file.into()).is_none());
+        assert!(Answer::read(Bytes::from_static(b"short")).is_none());
+    }
+
+    #[test]
+    fn an_answer_holds_as_long_as_it_says() {
+        let date = "Date: Wed, 18 Nov 2026 20:00:00 GMT";
+        let soon = jiff::civil::datetime(2026, 11, 18, 20, 0, 59, 0);
+        for (lines, expected) in [
+            ("Cache-Control: no-cache, private\r\nExpires: Thu, 19 Nov 2026 20:00:00 GMT", false),
+            ("Cache-Control: public, immutable\r\nExpires: Thu, 19 Nov 2026 20:00:00 GMT", true),
+            ("Cache-Control: public, immutable\r\nExpires: Fri, 31 Dec 9999 23:59:59 GMT", true),
+            ("Cache-Control: max-age=60", true),
+            ("Cache-Control: max-age=59", false),
+            ("Etag: \"a\"", false),
+        ] {
+            assert_eq!(answer(&format!("{date}\r\n{lines}")).holds(soon), expected, "{lines}");
+        }
+        assert!(!answer("Cache-Control: max-age=60").holds(soon), "nobody knows since when");
+    }
+}
