@@ -1,8 +1,11 @@
 //! What describers want to know besides the object, and what they were answered.
 
 use machinery::{Value, value};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rules::owners;
+
+/// What Go escapes in a query.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 use crate::Error;
 
@@ -78,7 +81,7 @@ impl Read {
                 let mut query = Vec::new();
                 for (key, selector) in [("fieldSelector", fields), ("labelSelector", labels)] {
                     if !selector.is_empty() {
-                        query.push(format!("{key}={}", utf8_percent_encode(selector, NON_ALPHANUMERIC)));
+                        query.push(format!("{key}={}", utf8_percent_encode(selector, ESCAPED)));
                     }
                 }
                 if *chunked && limit > 0 {

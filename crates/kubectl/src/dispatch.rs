@@ -65,6 +65,14 @@ const FLAGS_FIRST: [&str; 15] = [
     "set subject",
 ];
 
+/// Flags that generators must have.
+const REQUIRED: [(&str, &[&str]); 4] = [
+    ("create clusterrolebinding", &["clusterrole"]),
+    ("create cronjob", &["image", "schedule"]),
+    ("create deployment", &["image"]),
+    ("create service externalname", &["external-name"]),
+];
+
 /// What upstream checks in all commands, before they begin.
 fn check(invocation: &mut Invocation) -> Outcome {
     let profile = invocation.flags.text("profile");
@@ -76,12 +84,17 @@ fn check(invocation: &mut Invocation) -> Outcome {
     let name = invocation.path.strip_prefix("kubectl ").unwrap_or_default().to_owned();
     let generator = name.starts_with("create ");
     let empty = invocation.flags.arguments.is_empty();
+    if let Some((_, needed)) = REQUIRED.iter().find(|(command, _)| *command == name) {
+        commands::create::required(invocation, needed)?;
+    }
     let waits = ARGUMENTS_FIRST.contains(&&*name) || name.starts_with("create secret ");
     if !(waits && empty) {
         warn_of_dry_run(invocation);
     }
+    // Objects are missed before formats are judged; flags that a generator must have are missed before anything.
+    let late = matches!(&*name, "annotate" | "label") && empty && invocation.flags.list("filename").is_empty();
     let flags_first =
-        FLAGS_FIRST.contains(&&*name) || (name == "wait" && !empty) || (generator && invocation.names_one());
+        (FLAGS_FIRST.contains(&&*name) && !late) || (name == "wait" && !empty) || (generator && invocation.names_one());
     if !flags_first {
         return Ok(());
     }
@@ -166,21 +179,7 @@ fn dispatch(environment: Environment, arguments: &[String], streams: &mut Stream
     let groups = command.flags.iter().chain(flags::sets::GLOBAL);
     let mut given = match flags::parse(groups, &arguments) {
         Ok(given) => given,
-        Err(Mistake::Help) if command.name == commands::alpha::COMMAND.name => {
-            streams.error(commands::alpha::NOTHING);
-            return Ok(None);
-        }
-        Err(Mistake::Help) => {
-            streams.text(&help::of(command, &path))?;
-            return Ok(None);
-        }
-        Err(Mistake::Words(words)) if command.name == "diff" => {
-            // One is what differences are told by.
-            return Err(Failure::WithCode(format!("error: {words}\nSee '{path} -h' for help and examples\n"), 2));
-        }
-        Err(Mistake::Words(words)) => {
-            return Err(Failure::Message(format!("{words}\nSee '{path} --help' for usage.")));
-        }
+        Err(mistake) => return mistaken(command, &path, mistake, streams).map(|()| None),
     };
     if command.run.is_none() {
         let unknown = given.arguments.join(" ");
@@ -210,6 +209,24 @@ fn dispatch(environment: Environment, arguments: &[String], streams: &mut Stream
     // The caller puts its own streams in; these are never used.
     let (nowhere, _, _) = Streams::memory(b"");
     Ok(Some(Invocation { path, command, flags: given, streams: nowhere, session }))
+}
+
+/// Flags that ask for help, or that nobody can read.
+fn mistaken(command: &'static Command, path: &str, mistake: Mistake, streams: &mut Streams) -> Outcome {
+    let words = match mistake {
+        Mistake::Help if command.name == commands::alpha::COMMAND.name => {
+            streams.error(commands::alpha::NOTHING);
+            return Ok(());
+        }
+        Mistake::Help => return Ok(streams.text(&help::of(command, path))?),
+        Mistake::Words(words) => words,
+    };
+    Err(match command.name {
+        // One is what differences are told by.
+        "diff" => Failure::WithCode(format!("error: {words}\nSee '{path} -h' for help and examples\n"), 2),
+        "options" => Failure::Message(format!("{words}\nRun '{path}' without flags.")),
+        _ => Failure::Message(format!("{words}\nSee '{path} --help' for usage.")),
+    })
 }
 
 fn unpreferred(why: String) -> Failure {

@@ -396,6 +396,7 @@ users:
                 "json: cannot unmarshal number into Go struct field Context.contexts.context.namespace of type string",
             ),
             ("QQ==", "'@@'", "illegal base64 data at input byte 0"),
+            ("QQ==", "abc", "illegal base64 data at input byte 0"),
             (
                 "token: secret",
                 "token: [secret]",

@@ -41,7 +41,8 @@ pub fn bytes(text: &str) -> Result<Vec<u8>, String> {
         let at = match error {
             base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
             base64::DecodeError::InvalidLength(_) => text.len() / 4 * 4,
-            base64::DecodeError::InvalidPadding => text.len(),
+            base64::DecodeError::InvalidPadding if text.contains('=') => text.len(),
+            base64::DecodeError::InvalidPadding => text.len() / 4 * 4,
         };
         format!("illegal base64 data at input byte {at}")
     })

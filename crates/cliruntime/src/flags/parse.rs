@@ -47,7 +47,15 @@ fn parse_long<'a>(given: &mut Given, long: &str, rest: &mut impl Iterator<Item =
         return Err(Mistake::Words(format!("bad flag syntax: --{long}")));
     }
     let Some(flag) = given.known.get(&*normal(name)).copied() else {
-        return Err(if name == "help" { Mistake::Help } else { Mistake::Words(format!("unknown flag: --{name}")) });
+        return match value {
+            _ if name != "help" => Err(Mistake::Words(format!("unknown flag: --{name}"))),
+            Some(value) => match boolean(value) {
+                Ok(true) => Err(Mistake::Help),
+                Ok(false) => Ok(()),
+                Err(why) => Err(Mistake::Words(format!("invalid argument {value:?} for \"-h, --help\" flag: {why}"))),
+            },
+            None => Err(Mistake::Help),
+        };
     };
     let value = match (value, flag.bare) {
         (Some(value), _) => value.to_owned(),

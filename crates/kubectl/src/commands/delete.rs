@@ -69,6 +69,9 @@ fn options(invocation: &mut Invocation) -> Outcome<Options> {
     let names_only = match flags.text("output") {
         "" => false,
         "name" => true,
+        _ if flags.arguments.is_empty() && flags.list("filename").is_empty() && flags.text("kustomize").is_empty() => {
+            return Err(Failure::message(crate::resource::arguments::MISSING));
+        }
         other => {
             return Err(Failure::Message(format!("unexpected -o output mode: {other}. We only support '-o name'")));
         }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
-use crate::resource::{Builder, Info};
+use crate::resource::{Builder, Found, Info};
 
 pub static COMMAND: Command = Command {
     name: "describe",
@@ -50,6 +50,10 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         }
         found.infos = read;
     }
+    // A name that nobody has may be the beginning of others.
+    if errors.len() == 1 && errors[0].is_not_found() && builder.arguments.len() == 2 {
+        return beginning(invocation, &builder, errors.remove(0)).await;
+    }
     let mut shown = 0;
     // Events of several objects are only shown to who asks for them.
     let events =
@@ -63,10 +67,6 @@ async fn run(invocation: &mut Invocation) -> Outcome {
             }
             Err(error) => errors.push(error),
         }
-    }
-    // A name that nobody has may be the beginning of others.
-    if shown == 0 && errors.len() == 1 && errors[0].is_not_found() && builder.arguments.len() == 2 {
-        return beginning(invocation, &builder, errors.remove(0)).await;
     }
     if shown == 0 && errors.is_empty() {
         let nothing = if builder.all_namespaces {
@@ -83,7 +83,9 @@ async fn beginning(invocation: &mut Invocation, builder: &Builder, original: Fai
     let prefix = builder.arguments[1].clone();
     let mut all = builder.clone();
     all.arguments.truncate(1);
-    let infos = all.infos(&invocation.session, &mut invocation.streams).await?.all()?;
+    let Ok(infos) = all.infos(&invocation.session, &mut invocation.streams).await.and_then(Found::all) else {
+        return Err(original);
+    };
     let mut found = false;
     for info in infos.iter().filter(|info| info.name.starts_with(&prefix)) {
         found = true;

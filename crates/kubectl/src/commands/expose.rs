@@ -185,7 +185,9 @@ fn service(invocation: &Invocation, of: &Info) -> Outcome<Value> {
         ("load-balancer-ip", "loadBalancerIP"),
         ("session-affinity", "sessionAffinity"),
     ] {
-        if let Some(value) = flags.given(flag) {
+        // An address of a load balancer is nothing to other services.
+        let meant = flag != "load-balancer-ip" || flags.text("type") == "LoadBalancer";
+        if let Some(value) = flags.given(flag).filter(|_| meant) {
             spec[field] = value.into();
         }
     }

@@ -13,7 +13,7 @@ mod cluster_info;
 pub mod completion;
 mod config;
 mod cp;
-mod create;
+pub mod create;
 mod debug;
 mod delete;
 mod describe;

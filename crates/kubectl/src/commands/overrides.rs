@@ -15,7 +15,16 @@ pub fn apply(invocation: &Invocation, object: &mut Value) -> Outcome {
         "strategic" => strategic(object, patch),
         "merge" | "" => {
             machinery::patch::merge::apply(object, patch);
-            Ok(())
+            let found = match object {
+                Value::Object(_) | Value::Null => return Ok(()),
+                Value::Array(_) => "array",
+                Value::String(_) => "string",
+                Value::Number(_) => "number",
+                Value::Bool(_) => "bool",
+            };
+            Err(Failure::Message(format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+            )))
         }
         other => Err(Failure::Message(format!("invalid override type: {other}"))),
     }

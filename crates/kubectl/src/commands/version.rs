@@ -80,7 +80,10 @@ async fn run(invocation: &mut Invocation) -> Outcome {
 }
 
 async fn server(invocation: &Invocation) -> Outcome<Value> {
-    invocation.session.api()?.get("/version").await
+    let api = invocation.session.api()?;
+    // A limit that the user gave goes with every request.
+    let path = format!("/version?timeout={}", crate::discovery::PATIENCE);
+    api.get(if api.is_limited() { "/version" } else { &path }).await
 }
 
 /// Versions that are more than one minor apart are not supported together.

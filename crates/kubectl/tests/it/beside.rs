@@ -172,3 +172,61 @@ async fn who_may_delete_and_get_need_not_list() {
     assert_eq!(late.err, "error: condition not met for configmaps/a\n");
     cluster.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fourth_pass_found_the_order_of_refusals() {
+    let (cluster, shell) = Shell::with_cluster().await;
+    std::fs::write(shell.home().join("all.yaml"), OBJECTS).expect("a file");
+    std::fs::write(shell.home().join("half.yaml"), format!("{OBJECTS}---\nmetadata: {{name: x}}\n")).expect("a file");
+    assert_eq!(shell.run("create -f all.yaml").await.code, 0);
+    let missing = "error: You must provide one or more resources by argument or filename.\nExample resource specifications include:\n   '-f rsrc.yaml'\n   '--filename=rsrc.json'\n   '<resource> <name>'\n   '<resource>'";
+    for (line, expected) in [
+        (
+            "annotate -o nope",
+            "error: one or more resources must be specified as <resource> <name> or <resource>/<name>",
+        ),
+        ("delete -o nope", missing),
+        ("apply view-last-applied -o nope", missing),
+        ("options --nope", "error: unknown flag: --nope\nRun 'kubectl options' without flags."),
+        (
+            "get --help=maybe",
+            "error: invalid argument \"maybe\" for \"-h, --help\" flag: strconv.ParseBool: parsing \"maybe\": invalid syntax\nSee 'kubectl get --help' for usage.",
+        ),
+        ("create deployment d --dry-run=nope", "error: required flag(s) \"image\" not set"),
+        ("create cronjob j --image=i --dry-run", "error: required flag(s) \"schedule\" not set"),
+        (
+            "run r --image=bad:image:x --dry-run=client",
+            "error: invalid image name \"bad:image:x\": invalid reference format",
+        ),
+        (
+            "run r --image=i --overrides=[] --dry-run=client",
+            "error: couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }",
+        ),
+        ("cluster-info dump -o name", "error: list types are not supported by name printing: *v1.NodeList"),
+        ("describe deploy/web cm/nope", "Error from server (NotFound): configmaps \"nope\" not found"),
+    ] {
+        assert_eq!(shell.fail(line).await, format!("{expected}\n"), "{line}");
+    }
+    let address =
+        "expose deploy web --port=80 --load-balancer-ip=1.2.3.4 --dry-run=client -o jsonpath={.spec.loadBalancerIP}";
+    assert_eq!(shell.ok(address).await, "");
+    assert_eq!(shell.ok(&format!("{address} --type=LoadBalancer")).await, "1.2.3.4");
+    assert_eq!(shell.ok("run r --image=h:5/a/b:c --dry-run=client -o name").await, "pod/r\n");
+    // What one file has wrong hides nothing of the others.
+    let half = shell.run("get -f half.yaml --no-headers").await;
+    assert!(half.code == 1 && half.out.contains("cm1 ") && half.err.contains("Object 'Kind' is missing"), "{half:?}");
+    shell.ok("create cm cm2").await;
+    let both = shell.run("get cm cm1 cm2 -w --no-headers").await;
+    assert_eq!(both.err, "error: you may only watch a single resource or type of resource at a time\n");
+    assert_eq!(both.out.lines().count(), 2, "{}", both.out);
+    let watched = shell.run("get cm cm1 -w --output-watch-events -o json --request-timeout=300ms").await;
+    assert!(watched.out.contains("\"managedFields\":["), "an event is shown as it is: {}", watched.out);
+    let init = r#"{"spec":{"template":{"spec":{"initContainers":[{"name":"i","image":"i"}]}}}}"#;
+    shell.ok(&format!("patch deploy web -p '{init}'")).await;
+    shell.ok("set resources deploy web --limits=cpu=1").await;
+    assert_eq!(shell.ok("get deploy web -o jsonpath={..limits.cpu}").await, "1 1", "containers of both kinds");
+    let asked = shell.run("describe deploy web -v=6").await.err;
+    assert!(asked.contains("involvedObject.name%3Dweb"), "queries are escaped as Go escapes them: {asked}");
+    assert!(shell.run("__complete help ge").await.out.starts_with("get\t"));
+    cluster.stop().await;
+}

@@ -57,6 +57,9 @@ async fn infos(invocation: &mut Invocation) -> Outcome<Vec<Info>> {
 async fn view(invocation: &mut Invocation) -> Outcome {
     let output = invocation.flags.text("output").to_owned();
     if !matches!(output.as_str(), "yaml" | "json") {
+        if invocation.flags.arguments.is_empty() && invocation.flags.list("filename").is_empty() {
+            return Err(Failure::message(crate::resource::arguments::MISSING));
+        }
         let text = format!("Unexpected -o output mode: {output}, the flag 'output' must be one of yaml|json");
         return Err(invocation.usage(text));
     }

@@ -50,6 +50,11 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         "yaml" => ".yaml",
         _ => ".txt",
     };
+    let request = Request { allowed: OBJECTS, typed: true };
+    Printer::from_flags(&invocation.flags, &invocation.session.environment, &request)?;
+    if invocation.flags.text("output") == "name" {
+        return Err(Failure::message("list types are not supported by name printing: *v1.NodeList"));
+    }
     let nodes = api.get("/api/v1/nodes").await?;
     print(invocation, &nodes, &format!("nodes{extension}"))?;
     let given = invocation.flags.list("namespaces");

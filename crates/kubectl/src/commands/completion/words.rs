@@ -18,6 +18,9 @@ pub async fn complete(environment: Environment, words: &[String]) -> (Offers, Di
     let at = flags::find_command(sets::GLOBAL, before);
     let meant = at.filter(|at| commands::ROOT.child(&before[*at]).is_none());
     let meant = meant.and_then(|at| preferences.alias(before, at)).map(|alias| alias.arguments);
+    if let Some(("help", topic)) = before.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return (named(find(topic).0, typed), Directive::NoFiles);
+    }
     let (command, path, rest) = find(meant.as_deref().unwrap_or(before));
     let all: Vec<&'static Flag> = known(command);
     if let Some(offers) = flag_value(&environment, command, &all, &rest, typed).await {
@@ -29,12 +32,7 @@ pub async fn complete(environment: Environment, words: &[String]) -> (Offers, Di
     }
     let arguments = positional(&all, &rest);
     if arguments.is_empty() && !command.children.is_empty() {
-        let mut offers: Offers = command
-            .children
-            .iter()
-            .filter(|child| child.name.starts_with(typed) && child.name != commands::alpha::COMMAND.name)
-            .map(|child| (child.name.to_owned(), child.short.to_owned()))
-            .collect();
+        let mut offers = named(command, typed);
         if path.is_empty() && "help".starts_with(typed) {
             offers.push(("help".to_owned(), "Help about any command".to_owned()));
         }
@@ -48,6 +46,12 @@ pub async fn complete(environment: Environment, words: &[String]) -> (Offers, Di
     let given = given(command, &rest);
     let session = Session::new(environment, &given.global());
     candidates::arguments(&session, &path, &given, &arguments, typed).await
+}
+
+/// The commands below one that begin like this.
+fn named(parent: &Command, typed: &str) -> Offers {
+    let fits = |child: &&&'static Command| child.name.starts_with(typed) && child.name != commands::alpha::COMMAND.name;
+    parent.children.iter().filter(fits).map(|child| (child.name.to_owned(), child.short.to_owned())).collect()
 }
 
 /// The command that the words mean so far, its path without `kubectl`, and the words that are not its name.

@@ -69,7 +69,11 @@ pub static CREDENTIALS: Command = Command {
 fn name(invocation: &Invocation) -> Outcome<String> {
     match &invocation.flags.arguments[..] {
         [name] => Ok(name.clone()),
-        other => Err(invocation.misused(format_args!("Unexpected args: [{}]", other.join(" ")))),
+        other => {
+            // Each as its upstream has it.
+            let start = if invocation.command.name == "set-credentials" { "unexpected" } else { "Unexpected" };
+            Err(invocation.misused(format_args!("{start} args: [{}]", other.join(" "))))
+        }
     }
 }
 
@@ -245,6 +249,10 @@ fn exec(invocation: &Invocation, entry: &mut Entry) {
         if flags.changed(flag) {
             exec[field] = flags.text(flag).into();
         }
+    }
+    // Another command begins without the arguments of the one before.
+    if flags.changed("exec-command") {
+        exec["args"] = Value::Null;
     }
     if flags.changed("exec-arg") {
         exec["args"] = json!(flags.list("exec-arg"));

@@ -203,7 +203,7 @@ pub(super) fn name(invocation: &Invocation) -> Outcome<String> {
 }
 
 /// Refuses a command line that leaves out flags which must be there.
-pub(super) fn required(invocation: &Invocation, flags: &[&str]) -> Outcome {
+pub fn required(invocation: &Invocation, flags: &[&str]) -> Outcome {
     let missing: Vec<String> =
         flags.iter().filter(|flag| !invocation.flags.changed(flag)).map(|flag| format!("\"{flag}\"")).collect();
     if missing.is_empty() {

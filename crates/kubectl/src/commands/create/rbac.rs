@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::rbac_rules::{self, Asked};
-use super::{GENERATOR, generated, name, required};
+use super::{GENERATOR, generated, name};
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::Flag;
@@ -176,7 +176,6 @@ async fn role_binding(invocation: &mut Invocation) -> Outcome {
 }
 
 async fn cluster_role_binding(invocation: &mut Invocation) -> Outcome {
-    required(invocation, &["clusterrole"])?;
     let name = name(invocation)?;
     let of = invocation.flags.text("clusterrole").to_owned();
     binding(invocation, "ClusterRoleBinding", &name, "ClusterRole", &of).await

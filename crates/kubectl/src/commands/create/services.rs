@@ -3,7 +3,7 @@
 use machinery::status::go_quote;
 use serde_json::{Value, json};
 
-use super::{GENERATOR, generated, name, required};
+use super::{GENERATOR, generated, name};
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::Flag;
@@ -61,9 +61,6 @@ static EXTERNAL_NAME: Command = Command {
 };
 
 async fn service(invocation: &mut Invocation, kind: &str) -> Outcome {
-    if kind == "ExternalName" {
-        required(invocation, &["external-name"])?;
-    }
     let name = name(invocation)?;
     let flags = &invocation.flags;
     let tcp = flags.list("tcp");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{GENERATOR, generated, name, required};
+use super::{GENERATOR, generated, name};
 use crate::api::JSON;
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
@@ -77,7 +77,6 @@ fn container_name(image: &str) -> String {
 }
 
 async fn deployment(invocation: &mut Invocation) -> Outcome {
-    required(invocation, &["image"])?;
     let arguments = &invocation.flags.arguments;
     if arguments.is_empty() || (invocation.flags.dash != Some(1) && arguments.len() != 1) {
         return Err(invocation.usage(format_args!("exactly one NAME is required, got {}", arguments.len())));
@@ -173,7 +172,6 @@ async fn from_cron_job(invocation: &Invocation, name: &str, from: &str) -> Outco
 }
 
 async fn cron_job(invocation: &mut Invocation) -> Outcome {
-    required(invocation, &["image", "schedule"])?;
     let name = name(invocation)?;
     let image = invocation.flags.text("image").to_owned();
     let schedule = invocation.flags.text("schedule").to_owned();

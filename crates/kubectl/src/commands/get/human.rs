@@ -26,22 +26,21 @@ pub(super) fn options(invocation: &Invocation, wide: bool) -> Options {
 }
 
 /// What is to be read: what the arguments mean, or what is in files.
-pub(super) async fn targets(invocation: &mut Invocation, builder: &Builder) -> Outcome<Vec<Target>> {
+pub(super) async fn targets(invocation: &mut Invocation, builder: &Builder) -> Outcome<(Vec<Target>, Vec<Failure>)> {
     if builder.has_no_files() {
-        return arguments::targets(builder, &invocation.session).await;
+        return Ok((arguments::targets(builder, &invocation.session).await?, Vec::new()));
     }
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
-    Failure::each(found.errors)?;
     let target = |info: crate::resource::Info| Target {
         mapping: info.mapping,
         namespace: info.namespace,
         name: Some(info.name),
     };
-    Ok(found.infos.into_iter().map(target).collect())
+    Ok((found.infos.into_iter().map(target).collect(), found.errors))
 }
 
 pub(super) async fn run(invocation: &mut Invocation, builder: &Builder, wide: bool) -> Outcome {
-    let targets = targets(invocation, builder).await?;
+    let (targets, unread) = targets(invocation, builder).await?;
     let sort_by = invocation.flags.text("sort-by").to_owned();
     let mut options = options(invocation, wide);
     // What is sorted, and what may need its kind before its name, is made lines of when all of it is there.
@@ -58,6 +57,7 @@ pub(super) async fn run(invocation: &mut Invocation, builder: &Builder, wide: bo
             machinery::status::go_quote(&field)
         )));
     }
+    // What cannot be read of some files hides nothing of the others.
     let mut errors = Vec::new();
     let mut groups: Vec<(Mapping, Table)> = Vec::new();
     for (target, answer) in targets.iter().zip(fetched) {
@@ -70,6 +70,7 @@ pub(super) async fn run(invocation: &mut Invocation, builder: &Builder, wide: bo
             Err(error) => errors.push(error),
         }
     }
+    errors.extend(unread);
     options.kind |= groups.len() > 1;
     let mut text = String::new();
     for (mapping, table) in &mut groups {

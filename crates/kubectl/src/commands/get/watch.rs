@@ -39,18 +39,23 @@ pub(super) async fn run(
             ));
         }
     }
-    let targets = human::targets(invocation, builder).await?;
+    let human = printer.is_none();
+    let (targets, unread) = human::targets(invocation, builder).await?;
+    Failure::each(unread)?;
     let [target] = &targets[..] else {
         // Objects that are not there are told first.
         for Target { mapping, namespace, name } in targets.iter().filter(|target| target.name.is_some()) {
             let path = mapping.path(namespace, name.as_deref().unwrap_or_default(), "");
             resource::named(&*invocation.session.api()?, namespace, &path, JSON).await?;
         }
+        if human && targets.iter().all(|target| target.mapping == targets[0].mapping) {
+            human::run(invocation, builder, wide).await?;
+            return Err(Failure::message("you may only watch a single resource or type of resource at a time"));
+        }
         return Err(Failure::message("you may only specify a single resource type"));
     };
     let mut options = human::options(invocation, wide);
     options.namespace = builder.all_namespaces && target.mapping.namespaced;
-    let human = printer.is_none();
     let mut output = Output {
         printer,
         options,
@@ -216,7 +221,8 @@ impl Output {
         let Some(printer) = &mut self.printer else {
             return Ok(self.table(target, event, Table::from_value(object, jiff::Timestamp::now())));
         };
-        if printer.omits_managed_fields() && !self.managed {
+        // An event is no object: what is in it is shown as it is.
+        if printer.omits_managed_fields() && !self.managed && !self.events {
             print::without_managed_fields(&mut object);
         }
         if self.events {

@@ -111,7 +111,13 @@ fn validate(invocation: &Invocation) -> Outcome<String> {
 pub fn is_image(image: &str) -> bool {
     let odd = |letter: char| letter.is_ascii_uppercase() || letter.is_whitespace();
     let repository = image.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).map_or(image, |(before, _)| before);
-    !repository.contains(odd) && !repository.is_empty() && !image.contains(char::is_whitespace)
+    // A colon besides the tag's is that of a port.
+    let path = repository.split_once('/').map_or(repository, |(first, rest)| match first.split_once(':') {
+        Some((_, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => rest,
+        _ => repository,
+    });
+    let fits = !path.contains(':') && !repository.contains(odd);
+    fits && !repository.is_empty() && !image.contains(char::is_whitespace)
 }
 
 /// Whether the user wants to be in the container.

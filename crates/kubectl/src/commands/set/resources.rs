@@ -62,7 +62,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         ("resource requirements updated", "failed to patch resources update to pod template"),
         |info| {
             let spec = pod_spec(info).map_err(|why| vec![format!("error: {why}\n")])?;
-            let found = containers(spec, &pattern, false);
+            let found = containers(spec, &pattern, true);
             if found.is_empty() {
                 return Err(vec![format!("error: unable to find container named {pattern}")]);
             }
