@@ -244,26 +244,41 @@ fn is_date_time(text: &str) -> bool {
     is_date(date) && &parts[1] <= "23" && &parts[2] <= "59" && &parts[3] <= "59"
 }
 
-/// As Go writes durations, or numbers with words wherever they stand: `5m30s`, `3 days`.
 fn is_duration(text: &str) -> bool {
+    GO_DURATION.is_match(text) || worded_duration(text).is_some()
+}
+
+/// The nanoseconds of a duration as Go writes it, or of numbers with words wherever they stand: `5m30s`, `3 days`.
+pub(crate) fn duration_nanos(text: &str) -> Option<i64> {
+    machinery::duration::parse_nanos(text).ok().or_else(|| worded_duration(text))
+}
+
+fn worded_duration(text: &str) -> Option<i64> {
+    const SECOND: i64 = 1_000_000_000;
     // The last of each may be the beginning of a longer word.
-    const UNITS: [&[&str]; 8] = [
-        &["ns", "nano"],
-        &["us", "µs", "micro"],
-        &["ms", "milli"],
-        &["s", "sec"],
-        &["m", "min"],
-        &["h", "hr", "hour"],
-        &["d", "day"],
-        &["w", "wk", "week"],
+    const UNITS: [(&[&str], i64); 8] = [
+        (&["ns", "nano"], 1),
+        (&["us", "µs", "micro"], 1_000),
+        (&["ms", "milli"], 1_000_000),
+        (&["s", "sec"], SECOND),
+        (&["m", "min"], 60 * SECOND),
+        (&["h", "hr", "hour"], 3_600 * SECOND),
+        (&["d", "day"], 24 * 3_600 * SECOND),
+        (&["w", "wk", "week"], 7 * 24 * 3_600 * SECOND),
     ];
-    let is_unit = |word: &str| {
-        UNITS.iter().any(|unit| unit.contains(&word) || unit.last().is_some_and(|start| word.starts_with(start)))
+    let unit = |word: &str| {
+        let is = |names: &[&str]| names.contains(&word) || names.last().is_some_and(|start| word.starts_with(start));
+        UNITS.iter().find(|(names, _)| is(names)).map(|(_, nanos)| *nanos)
     };
-    let fits = |number: &str| number.parse::<i64>().is_ok();
-    GO_DURATION.is_match(text)
-        || (AMOUNT.captures_iter(text).all(|amount| fits(&amount[1]))
-            && AMOUNT.captures_iter(text).any(|amount| is_unit(&amount[2].to_lowercase())))
+    let mut sum = None;
+    for amount in AMOUNT.captures_iter(text) {
+        let count: i64 = amount[1].parse().ok()?;
+        if let Some(nanos) = unit(&amount[2].to_lowercase()) {
+            // Too many begin again, as integers do in Go.
+            sum = Some(sum.unwrap_or(0_i64).wrapping_add(count.wrapping_mul(nanos)));
+        }
+    }
+    sum
 }
 
 fn is_label(text: &str) -> bool {
@@ -300,6 +315,8 @@ mod tests {
             &["2014-12-15T19:30:20.000Z", "2014-12-15T19:30:20+02:00"],
             &["2014-12-15", "2014-12-15T25:30:20Z", "2014-13-15T19:30:20Z"],
         );
+        assert_eq!(duration_nanos("2 Days and 1 hour"), Some(49 * 3_600_000_000_000));
+        assert_eq!(duration_nanos("-1.5h"), Some(-5_400_000_000_000));
         check("duration", &["1h5m", "22 ns", "3 days", "0", "-1.5h"], &["1", "h", "1 fortnight", ""]);
         check("email", &["a@b.c", "A B <a@b>"], &["a", "@b", "a b@c", "a@"]);
         check("hostname", &["a.example.com", "localhost"], &["a..b", "-a.example.com", "a_b.example.com"]);

@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 use crate::ast::{Expr, Fold, Literal, Macro, Node};
 use crate::functions;
 use crate::functions::authz::Question;
+use crate::functions::opaque::Opaque;
 use crate::scope::Scope;
 use crate::value::{Kind, List, Map, Value};
 
@@ -43,7 +44,14 @@ struct Eval<'s, 'a> {
 
 impl<'a> Eval<'_, 'a> {
     fn expr(&mut self, expr: &'a Expr) -> Outcome<'a> {
-        match &expr.node {
+        match self.node(&expr.node)? {
+            Value::Opaque(Opaque::Fault(why)) => Err(Fault::Error(why.to_string())),
+            value => Ok(value),
+        }
+    }
+
+    fn node(&mut self, node: &'a Node) -> Outcome<'a> {
+        match node {
             Node::Literal(literal) => Ok(constant(literal)),
             Node::Ident(name) => self.ident(name),
             Node::Select { operand, field, optional } => self.select(operand, field, *optional),

@@ -100,6 +100,11 @@ impl<'a> Value<'a> {
         Self::Map(Map::Built(Arc::new(entries)))
     }
 
+    /// What cannot be read: an expression that comes upon it fails with these words.
+    pub fn fault(why: &str) -> Self {
+        Self::Opaque(Opaque::Fault(why.into()))
+    }
+
     /// A value that is there.
     pub fn some(value: Value<'a>) -> Self {
         Self::Optional(Some(Arc::new(value)))

@@ -4,7 +4,10 @@
 //! every time zone; what is beyond is for us as late (or as early) as can be.
 
 use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
+
+use crate::schema::scalar::{Precision, parse_time};
 
 pub(crate) const SECONDS: &str = "%Y-%m-%dT%H:%M:%SZ";
 pub(crate) const MICROS: &str = "%Y-%m-%dT%H:%M:%S.%6fZ";
@@ -31,6 +34,26 @@ pub fn parse_clamped(text: &str) -> Option<Timestamp> {
         Some(if at < EPOCH { Timestamp::MIN } else { Timestamp::MAX })
     };
     parse(text).or_else(beyond)
+}
+
+/// As expressions of custom resources read a time: with an offset, or without one in UTC. Nothing at all is the beginning of time; the error is Go's.
+pub fn parse_loosely(text: &str) -> Result<Timestamp, String> {
+    if text.is_empty() {
+        return Ok(Timestamp::UNIX_EPOCH);
+    }
+    let read = parse_time(text, Precision::Seconds).or_else(|_| parse_time(text, Precision::Local));
+    read.map(in_range)
+}
+
+/// A day, as its first moment; the error is Go's.
+pub fn parse_day(text: &str) -> Result<Timestamp, String> {
+    parse_time(text, Precision::Days).map(in_range)
+}
+
+/// A time in UTC, or the nearest that can be.
+fn in_range(at: DateTime) -> Timestamp {
+    let beyond = if at < EPOCH { Timestamp::MIN } else { Timestamp::MAX };
+    at.to_zoned(TimeZone::UTC).map_or(beyond, |at| at.timestamp())
 }
 
 const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);

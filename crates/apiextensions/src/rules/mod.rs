@@ -102,7 +102,8 @@ impl Rules {
         if errors.iter().chain(about.iter().flatten()).any(blocking) {
             return errors.push(FieldError::invalid("<nil>", Value::Null, UNCHECKED));
         }
-        let mut asking = Asking { budget: BUDGET, errors, warnings };
+        let floats = typed::has_floats(object) || old.is_some_and(typed::has_floats);
+        let mut asking = Asking { budget: BUDGET, floats, errors, warnings };
         let before = Before { old, above: None, root: true };
         asking.place(&Place { node: root, schema, value: object, old, before, path: "" });
     }
@@ -111,7 +112,8 @@ impl Rules {
     pub(crate) fn ask(&self, schema: &Schema, value: &Value, old: Option<&Value>, budget: &mut u64) -> Vec<FieldError> {
         let (mut errors, mut warnings) = (Vec::new(), Vec::new());
         if let Some(root) = &self.root {
-            let mut asking = Asking { budget: *budget, errors: &mut errors, warnings: &mut warnings };
+            let floats = typed::has_floats(value) || old.is_some_and(typed::has_floats);
+            let mut asking = Asking { budget: *budget, floats, errors: &mut errors, warnings: &mut warnings };
             let before = Before { old: None, above: None, root: true };
             asking.place(&Place { node: root, schema, value, old, before, path: "" });
             *budget = asking.budget;
@@ -156,6 +158,8 @@ impl<'a> Before<'a> {
 
 struct Asking<'e> {
     budget: u64,
+    /// Whether there are numbers that are no integers.
+    floats: bool,
     errors: &'e mut Vec<FieldError>,
     warnings: &'e mut Vec<String>,
 }
@@ -237,7 +241,11 @@ impl Asking<'_> {
             return None;
         }
         let mut scope = Scope::new(PER_CALL_LIMIT);
-        let typed = |value| if node.typed { typed::value(schema, value) } else { cel::Value::from(value) };
+        let floats = self.floats;
+        let typed = |value| match node.typed || floats {
+            true => typed::value(schema, value, floats),
+            false => cel::Value::from(value),
+        };
         scope.add("self", typed(value));
         for compiled in &node.rules {
             let optional = compiled.rule.optional_old_self.unwrap_or(false);

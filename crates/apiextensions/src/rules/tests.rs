@@ -196,3 +196,44 @@ fn rules_without_bounds_cost_too_much() {
         ]
     );
 }
+
+#[test]
+fn what_is_not_of_its_type_is_told_to_whoever_reads_it() {
+    let schema = spec(
+        json!({"count": {"type": "integer"}, "counts": {"type": "array", "items": {"type": "integer"}},
+               "either": {"x-kubernetes-int-or-string": true}, "share": {"type": "number"},
+               "at": {"type": "string", "format": "date-time"}, "day": {"type": "string", "format": "date"},
+               "for": {"type": "string", "format": "duration"}, "key": {"type": "string", "format": "byte"}}),
+        json!([
+            {"rule": "!has(self.count) || self.count > 0"},
+            {"rule": "!has(self.counts) || self.counts.all(n, n > 0)"},
+            {"rule": "!has(self.either) || self.either == 1"},
+            {"rule": "!has(self.share) || self.share > 0.0"},
+            {"rule": "!has(self.at) || self.at.getFullYear() == 2026"},
+            {"rule": "!has(self.day) || self.day.getFullYear() == 2026"},
+            {"rule": "!has(self.__for__) || self.__for__ > duration('1h')"},
+            {"rule": "!has(self.key) || size(self.key) == 3"},
+        ]),
+    );
+    let check = |spec: Value, expect: &[&str]| {
+        let found = errors(&schema, json!({"spec": spec}));
+        let shown = |error: &String| error.trim_start_matches("spec: Invalid value: \"object\": ").to_owned();
+        let of_rules: Vec<String> = found.iter().filter(|error| error.contains("rule: ")).map(shown).collect();
+        assert_eq!(of_rules, expect, "{spec}");
+    };
+    check(json!({"count": 1, "counts": [1], "either": 1, "share": 1.0}), &[]);
+    let int = "invalid data, expected int, got float64 evaluating rule:";
+    check(json!({"count": 1.0}), &[&format!("{int} !has(self.count) || self.count > 0")]);
+    check(json!({"counts": [1, 2.0]}), &[&format!("{int} !has(self.counts) || self.counts.all(n, n > 0)")]);
+    let either = "invalid data, expected XIntOrString value to be either a string or integer evaluating rule:";
+    check(json!({"either": 1.0}), &[&format!("{either} !has(self.either) || self.either == 1")]);
+    let good = json!({"at": "2026-01-01T00:00:00Z", "day": "2026-01-01", "for": "2 days", "key": "YWJj"});
+    assert_eq!(errors(&schema, json!({"spec": good})), Vec::<String>::new());
+    // What is of its format may still be nothing that expressions can read.
+    let at = "Invalid date-time formatted string 2026-01-01t00:00:00z: parsing time \"2026-01-01t00:00:00z\" as \
+              \"2006-01-02T15:04:05\": cannot parse \"t00:00:00z\" as \"T\" evaluating rule:";
+    let rule = "!has(self.at) || self.at.getFullYear() == 2026";
+    check(json!({"at": "2026-01-01t00:00:00z"}), &[&format!("{at} {rule}")]);
+    let key = "Invalid byte formatted string ab+/: illegal base64 data at input byte 2 evaluating rule:";
+    check(json!({"key": "ab+/"}), &[&format!("{key} !has(self.key) || size(self.key) == 3")]);
+}

@@ -27,6 +27,8 @@ pub enum Opaque {
     /// A question about a resource or a path.
     Check(Subject, Arc<Check>),
     Decision(Arc<Decision>),
+    /// What is not of its type, and what is wrong with it.
+    Fault(Arc<str>),
 }
 
 impl Opaque {
@@ -46,6 +48,7 @@ impl Opaque {
                 Check::Resource { .. } => "kubernetes.authorization.ResourceCheck",
             },
             Self::Decision(_) => "kubernetes.authorization.Decision",
+            Self::Fault(_) => "error",
         }
     }
 

@@ -16,7 +16,7 @@ mod conform;
 mod defaults;
 mod exact;
 mod presence;
-mod scalar;
+pub(crate) mod scalar;
 mod strict;
 mod unstructured;
 
@@ -25,5 +25,6 @@ pub use conform::{check_types, conform, conform_converted, prune_unknown};
 pub use defaults::{complete, default};
 pub use exact::exact;
 pub use presence::{Form, settle};
+pub use scalar::url_bytes;
 pub use strict::complaints;
 pub use unstructured::from_unstructured;

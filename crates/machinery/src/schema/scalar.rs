@@ -22,9 +22,12 @@ pub(super) enum Verdict {
 
 /// How fine a time is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Precision {
+pub(crate) enum Precision {
     Seconds,
     Micros,
+    /// Seconds, without saying where.
+    Local,
+    Days,
 }
 
 pub(super) fn quantity(value: &Value) -> Result<Verdict, String> {
@@ -50,18 +53,24 @@ pub(super) fn bytes(text: &str) -> Result<Verdict, String> {
         // Bits that say nothing may be anything, and are gone when the value is written again.
         Err(base64::DecodeError::InvalidLastSymbol(..)) => match LENIENT.decode(compact) {
             Ok(decoded) => Ok(Verdict::Replace(Value::from(STANDARD.encode(decoded)))),
-            Err(_) => Err(illegal(text)),
+            Err(_) => Err(illegal(text, *b"+/")),
         },
-        Err(_) => Err(illegal(text)),
+        Err(_) => Err(illegal(text, *b"+/")),
     }
 }
 
-const LENIENT: GeneralPurpose =
-    GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
+const TRAILING: GeneralPurposeConfig = GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
+const LENIENT: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, TRAILING);
+const LENIENT_URL: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, TRAILING);
+
+/// Reads bytes from base64 as it stands in addresses; the error is Go's.
+pub fn url_bytes(text: &str) -> Result<Vec<u8>, String> {
+    LENIENT_URL.decode(text.replace(['\r', '\n'], "")).map_err(|_| illegal(text, *b"-_"))
+}
 
 /// Go's complaint about a text that is no base64: it names the first byte that cannot stand where it does, and the beginning of a group
-/// of four that ends too early.
-fn illegal(text: &str) -> String {
+/// of four that ends too early. `marks` are the two letters that are none.
+fn illegal(text: &str, marks: [u8; 2]) -> String {
     let bytes = text.as_bytes();
     let skip = |mut at: usize| {
         while bytes.get(at).is_some_and(|byte| matches!(byte, b'\r' | b'\n')) {
@@ -87,7 +96,7 @@ fn illegal(text: &str) -> String {
                 // Nothing may follow what fills a group up.
                 break next;
             }
-            Some(byte) if byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/') => taken = (taken + 1) % 4,
+            Some(byte) if byte.is_ascii_alphanumeric() || marks.contains(byte) => taken = (taken + 1) % 4,
             Some(_) => break at,
         }
         at += 1;
@@ -104,8 +113,8 @@ pub(super) fn timestamp(text: &str, precision: Precision) -> Result<Verdict, Str
     let canonical = match precision {
         Precision::Seconds if text.len() == 20 => return Ok(Verdict::Keep),
         Precision::Micros if text.len() == 27 => return Ok(Verdict::Keep),
-        Precision::Seconds => at.strftime(time::SECONDS),
         Precision::Micros => at.strftime(time::MICROS),
+        _ => at.strftime(time::SECONDS),
     };
     Ok(Verdict::Replace(Value::String(canonical.to_string())))
 }
@@ -125,10 +134,12 @@ fn quoted(text: &str) -> String {
 }
 
 /// Reads a time, in UTC, as Go's layout says, complaining about the first part that does not fit.
-fn parse_time(text: &str, precision: Precision) -> Result<DateTime, String> {
+pub(crate) fn parse_time(text: &str, precision: Precision) -> Result<DateTime, String> {
     let layout = match precision {
         Precision::Seconds => "2006-01-02T15:04:05Z07:00",
         Precision::Micros => "2006-01-02T15:04:05.000000Z07:00",
+        Precision::Local => "2006-01-02T15:04:05",
+        Precision::Days => "2006-01-02",
     };
     let shown = quoted(text);
     let wrong = |rest: &str, part: &str| {
@@ -138,6 +149,7 @@ fn parse_time(text: &str, precision: Precision) -> Result<DateTime, String> {
     let mut rest = text;
     let mut numbers = [0i32; 6];
     let parts = ["2006", "-01", "-02", "T15", ":04", ":05"];
+    let parts = if precision == Precision::Days { &parts[..3] } else { &parts[..] };
     for (number, part) in numbers.iter_mut().zip(parts) {
         let digits = part.trim_start_matches(|letter: char| !letter.is_ascii_digit());
         let mark = &part[..part.len() - digits.len()];
@@ -162,7 +174,7 @@ fn parse_time(text: &str, precision: Precision) -> Result<DateTime, String> {
         }
     }
     let mut nanos = 0i32;
-    let fraction = rest.strip_prefix(['.', ',']);
+    let fraction = rest.strip_prefix(['.', ',']).filter(|_| precision != Precision::Days);
     let digits = fraction.map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
     if precision == Precision::Micros && digits < 6 {
         return Err(wrong(rest, ".000000"));
@@ -175,8 +187,13 @@ fn parse_time(text: &str, precision: Precision) -> Result<DateTime, String> {
         }
         rest = &after[taken..];
     }
-    let length = if rest.starts_with('Z') { 1 } else { 6 };
-    let offset = rest.get(..length).and_then(offset).ok_or_else(|| wrong(rest, "Z07:00"))?;
+    let (length, offset) = match precision {
+        Precision::Local | Precision::Days => (0, 0),
+        Precision::Seconds | Precision::Micros => {
+            let length = if rest.starts_with('Z') { 1 } else { 6 };
+            (length, rest.get(..length).and_then(offset).ok_or_else(|| wrong(rest, "Z07:00"))?)
+        }
+    };
     if rest.len() > length {
         return Err(format!("parsing time {shown}: extra text: {}", quoted(&rest[length..])));
     }
@@ -252,6 +269,33 @@ mod tests {
     }
 
     #[test]
+    fn times_without_a_place_and_days_are_read_as_go_reads_them() {
+        for (text, precision, expected) in [
+            ("2026-02-03T04:05:06", Precision::Local, Ok("2026-02-03T04:05:06")),
+            ("2026-02-03T04:05:06.5", Precision::Local, Ok("2026-02-03T04:05:06.5")),
+            ("2026-02-03", Precision::Days, Ok("2026-02-03T00:00:00")),
+            (
+                "2026-02-03t04:05:06z",
+                Precision::Local,
+                Err(
+                    "parsing time \"2026-02-03t04:05:06z\" as \"2006-01-02T15:04:05\": cannot parse \"t04:05:06z\" as \"T\"",
+                ),
+            ),
+            ("2026-02-03T04:05:06X", Precision::Local, Err("parsing time \"2026-02-03T04:05:06X\": extra text: \"X\"")),
+            ("2026-02-03.5", Precision::Days, Err("parsing time \"2026-02-03.5\": extra text: \".5\"")),
+            ("2026-02-30", Precision::Days, Err("parsing time \"2026-02-30\": day out of range")),
+            (
+                "today",
+                Precision::Days,
+                Err("parsing time \"today\" as \"2006-01-02\": cannot parse \"today\" as \"2006\""),
+            ),
+        ] {
+            let read = parse_time(text, precision).map(|at| at.to_string());
+            assert_eq!(read, expected.map(str::to_owned).map_err(str::to_owned), "{text}");
+        }
+    }
+
+    #[test]
     fn bytes_are_base64() {
         assert_eq!(shown(bytes("YWJj")), Ok("keep".to_owned()));
         assert_eq!(shown(bytes("YW\nJj")), Ok("YWJj".to_owned()));
@@ -272,5 +316,7 @@ mod tests {
         ] {
             assert_eq!(shown(bytes(text)), Err(format!("illegal base64 data at input byte {at}")), "{text:?}");
         }
+        assert_eq!(url_bytes("_-8="), Ok(vec![0xff, 0xef]));
+        assert_eq!(url_bytes("_-8/"), Err("illegal base64 data at input byte 3".to_owned()));
     }
 }
