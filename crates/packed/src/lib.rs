@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use flate2::{Compress, Compression, Crc, Decompress, FlushCompress, FlushDecompress, Status};
+use parking_lot::Mutex;
 
 /// Such texts repeat themselves so much that more effort gains little.
 const EFFORT: Compression = Compression::new(2);
@@ -17,6 +18,9 @@ const HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 const END: [u8; 2] = [3, 0];
 /// Shorter texts are not worth it.
 const SHORT: usize = 4096;
+/// What packs has hundreds of kilobytes of its own, which cost more to get than most texts to pack: these few are kept for the next text.
+static IDLE: Mutex<Vec<Compress>> = Mutex::new(Vec::new());
+const MOST_IDLE: usize = 2;
 
 pub struct Packed {
     deflated: Box<[u8]>,
@@ -44,7 +48,8 @@ impl Packed {
     }
 
     fn pack(text: &[u8], before: Option<Arc<[u8]>>) -> Self {
-        let mut packer = Compress::new(EFFORT, false);
+        let idle = IDLE.lock().pop();
+        let mut packer = idle.unwrap_or_else(|| Compress::new(EFFORT, false));
         // What cannot be referred to is packed as if it stood alone.
         let before = before.filter(|before| packer.set_dictionary(before).is_ok());
         let mut deflated = Vec::with_capacity(text.len() / 8 + 64);
@@ -58,6 +63,12 @@ impl Packed {
             }
             deflated.reserve(deflated.capacity());
         }
+        packer.reset();
+        let mut idle = IDLE.lock();
+        if idle.len() < MOST_IDLE {
+            idle.push(packer);
+        }
+        drop(idle);
         let mut checksum = Crc::new();
         checksum.update(text);
         Self { deflated: deflated.into(), length: text.len(), checksum, before }

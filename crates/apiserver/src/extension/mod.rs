@@ -53,8 +53,8 @@ pub async fn start(
     published: Arc<Published>,
     aggregator: Arc<Aggregator>,
 ) -> JoinHandle<()> {
-    let (installed, known, cleanups, warm) = Default::default();
-    let mut extension = Extension { installed, known, published, aggregator, cleanups, loopback, warm };
+    let (installed, known, cleanups, warm, follows) = Default::default();
+    let mut extension = Extension { installed, known, published, aggregator, cleanups, loopback, warm, follows };
     // Whoever connects first finds everything that was served before.
     extension.round(api).await;
     let api = Arc::downgrade(api);
@@ -72,6 +72,8 @@ struct Extension {
     cleanups: Cleanups,
     loopback: Loopback,
     warm: Arc<Warm>,
+    /// Whether what was there at the start is served: nothing but that is waited for then.
+    follows: bool,
 }
 
 /// A definition that was seen.
@@ -112,6 +114,7 @@ fn names(definition: &Value) -> Value {
 
 impl Extension {
     async fn follow(&mut self, api: Weak<Api>) {
+        self.follows = true;
         while let Some(mut changes) = subscribe(&api).await {
             loop {
                 // Seen together is served together.
@@ -159,9 +162,11 @@ impl Extension {
             let done = served.is_ok() && condition_is(&after, "NamesAccepted", "True");
             let known = Known { revision: object.revision(), names: names(&after), settled: done };
             self.known.insert(name, known);
+            if self.follows {
+                self.published.catch_up().await;
+            }
         }
         self.aggregator.set_custom(self.published.group_versions());
-        self.published.prepare();
         self.cool(api, resource);
         settled
     }
@@ -260,6 +265,7 @@ impl Extension {
         if established {
             let generation = value::int(tree, "metadata.generation").unwrap_or(0);
             self.published.insert(&definition, generation);
+            self.published.prepare();
         } else {
             self.published.remove(name);
         }

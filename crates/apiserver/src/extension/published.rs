@@ -2,8 +2,9 @@
 //!
 //! Definitions come in bursts of hundreds, and documents are long: both are put together when somebody asks, of parts that are kept. What
 //! OpenAPI says of a definition is the long part: it is made in the background ([`Published::prepare`]), so that who asks first need not wait for all of it.
+//! Where definitions come faster than that, who serves them lends a hand ([`Published::catch_up`]): never are more than a few left to be made.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -14,7 +15,10 @@ use facts::{Group, Made, Resource, Stability, Version};
 use parking_lot::{Mutex, RwLock};
 
 use crate::discovery::Discovery;
-use crate::openapi::{BuiltIn, Custom, Customs, Encoding, OpenApi};
+use crate::openapi::{BuiltIn, Custom, Customs, OpenApi};
+
+/// So many definitions may be left to be made: a client that comes just then makes them in a few milliseconds.
+const BACKLOG: usize = 8;
 
 /// The documents, and what they are made from.
 pub struct Published {
@@ -22,6 +26,8 @@ pub struct Published {
     definitions: RwLock<Definitions>,
     discovery: Remembered<Discovery>,
     openapi: Remembered<OpenApi>,
+    /// What OpenAPI is to say of these is still to be made, oldest first.
+    unprepared: Mutex<VecDeque<Weak<Custom>>>,
     /// Whether documents are being prepared.
     preparing: AtomicBool,
 }
@@ -62,7 +68,8 @@ impl Definitions {
         self.all.values().flatten()
     }
 
-    fn insert(&mut self, definition: &Definition, generation: i64) {
+    /// Adds a definition; its versions.
+    fn insert(&mut self, definition: &Definition, generation: i64) -> &[Arc<Custom>] {
         let served = definition.versions.iter().filter(|version| version.served);
         let tell = |version: &Arc<apiextensions::Version>| {
             let made = Some(Made::unasked());
@@ -72,8 +79,10 @@ impl Definitions {
             let schema = move || Some(props()).filter(|schema| schema.is_object());
             Arc::new(Custom::new(resource, Box::new(schema), selectable, source))
         };
-        self.all.insert(definition.name.clone(), served.map(tell).collect());
         self.changes += 1;
+        let versions = self.all.entry(definition.name.clone()).or_default();
+        *versions = served.map(tell).collect();
+        versions
     }
 }
 
@@ -85,13 +94,16 @@ impl Published {
             definitions: RwLock::default(),
             discovery: Remembered::default(),
             openapi: Remembered::default(),
+            unprepared: Mutex::default(),
             preparing: AtomicBool::new(false),
         }
     }
 
     /// Tells of a definition from now on.
     pub fn insert(&self, definition: &Definition, generation: i64) {
-        self.definitions.write().insert(definition, generation);
+        let mut definitions = self.definitions.write();
+        let versions = definitions.insert(definition, generation);
+        self.unprepared.lock().extend(versions.iter().map(Arc::downgrade));
     }
 
     /// Tells of a definition no more.
@@ -131,50 +143,51 @@ impl Published {
 
     /// Begins to make what OpenAPI says of the definitions, unless that is under way.
     pub fn prepare(self: &Arc<Self>) {
-        if self.next().is_none() || self.preparing.swap(true, Ordering::AcqRel) {
+        if self.left() == 0 || self.preparing.swap(true, Ordering::AcqRel) {
             return;
         }
         let published = Arc::downgrade(self);
+        let built_in = self.built_in.clone();
         tokio::spawn(async move {
+            threads::heavy::run(threads::heavy::HEAVY, || built_in.prepare()).await;
             while Self::prepare_all(&published).await {
                 let Some(published) = published.upgrade() else { return };
                 published.preparing.store(false, Ordering::Release);
                 // Whoever came between the last look and this found it under way.
-                if published.next().is_none() || published.preparing.swap(true, Ordering::AcqRel) {
+                if published.left() == 0 || published.preparing.swap(true, Ordering::AcqRel) {
                     return;
                 }
             }
         });
     }
 
+    /// How many definitions are left to be made.
+    fn left(&self) -> usize {
+        self.unprepared.lock().len()
+    }
+
     /// Makes what is to be made, one part at a time, so that requests need not wait for long; false if nobody wants it any more.
     async fn prepare_all(published: &Weak<Self>) -> bool {
         loop {
-            let Some(waiting) = published.upgrade().map(|published| (published.next(), published.built_in.clone()))
-            else {
-                return false;
-            };
-            let (Some((encoding, customs)), built_in) = waiting else { return true };
-            threads::heavy::run(threads::heavy::HEAVY, || built_in.prepare(encoding)).await;
-            for custom in &customs {
-                if published.strong_count() == 0 {
-                    return false;
-                }
-                threads::heavy::run(threads::heavy::HEAVY, || custom.prepare(encoding)).await;
+            let Some(published) = published.upgrade() else { return false };
+            if !published.prepare_one().await {
+                return true;
             }
         }
     }
 
-    /// What is to be made next. All of what more clients ask for comes before any of the rest, also where it came later.
-    fn next(&self) -> Option<(Encoding, Vec<Arc<Custom>>)> {
-        /// So many at once, before it is asked again whether there is something more urgent.
-        const AT_ONCE: usize = 32;
-        let definitions = self.definitions.read();
-        Encoding::ALL.into_iter().find_map(|encoding| {
-            let waiting = definitions.customs().filter(|custom| !custom.is_prepared(encoding));
-            let waiting: Vec<_> = waiting.take(AT_ONCE).cloned().collect();
-            (!waiting.is_empty()).then_some((encoding, waiting))
-        })
+    /// Makes the oldest part that is to be made; whether there was one.
+    async fn prepare_one(&self) -> bool {
+        let Some(next) = self.unprepared.lock().pop_front() else { return false };
+        if let Some(custom) = next.upgrade() {
+            threads::heavy::run(threads::heavy::HEAVY, || custom.prepare()).await;
+        }
+        true
+    }
+
+    /// Returns when no more than a few definitions are left to be made.
+    pub async fn catch_up(&self) {
+        while self.left() > BACKLOG && self.prepare_one().await {}
     }
 
     /// The built-in groups, then those of definitions by name, the best version of each first.
@@ -215,6 +228,8 @@ fn of(name: &str, mut resources: Vec<Resource>) -> Version {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
 
     #[test]
@@ -226,26 +241,33 @@ mod tests {
         assert_eq!(document["info"]["version"], format!("{major}.{minor}"));
     }
 
-    #[test]
-    fn json_of_what_comes_late_is_made_before_protobuf_of_what_was_there() {
+    #[tokio::test]
+    async fn a_schema_is_read_once_and_no_more_than_a_few_are_left_to_be_read() {
         let published = Published::new(Vec::new());
+        let reads = Arc::new(AtomicUsize::new(0));
         let add = |name: &str| {
-            let mut resource = Resource::new("example.com", "v1".to_owned(), "tabs", "Tab");
-            resource.plural = name.to_owned().into();
-            let custom = Arc::new(Custom::new(resource, Box::new(|| None), Vec::new(), name.to_owned()));
-            published.definitions.write().all.insert(name.to_owned(), vec![custom]);
+            let resource = Resource::new("example.com", "v1".to_owned(), "tabs", "Tab");
+            let counted = reads.clone();
+            let schema = move || {
+                counted.fetch_add(1, Ordering::Relaxed);
+                None
+            };
+            let custom = Arc::new(Custom::new(resource, Box::new(schema), Vec::new(), name.to_owned()));
+            published.unprepared.lock().push_back(Arc::downgrade(&custom));
+            custom
         };
-        let next = || {
-            let (encoding, customs) = published.next()?;
-            customs.iter().for_each(|custom| custom.prepare(encoding));
-            Some((encoding, customs.iter().map(|custom| custom.resource().plural.to_string()).collect::<Vec<_>>()))
-        };
-        assert_eq!(next(), None);
-        add("one");
-        assert_eq!(next(), Some((Encoding::Json, vec!["one".to_owned()])));
-        add("two");
-        assert_eq!(next(), Some((Encoding::Json, vec!["two".to_owned()])));
-        assert_eq!(next(), Some((Encoding::Protobuf, vec!["one".to_owned(), "two".to_owned()])));
-        assert_eq!(next(), None);
+        let kept: Vec<_> = (0..BACKLOG + 3).map(|number| add(&number.to_string())).collect();
+        drop(add("gone"));
+        published.catch_up().await;
+        assert_eq!(published.left(), BACKLOG);
+        assert_eq!(reads.load(Ordering::Relaxed), 4);
+        let published = Arc::new(published);
+        published.prepare();
+        while published.preparing.load(Ordering::Acquire) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(reads.load(Ordering::Relaxed), kept.len());
+        kept.iter().for_each(|custom| custom.prepare());
+        assert_eq!(reads.load(Ordering::Relaxed), kept.len(), "all forms are there");
     }
 }

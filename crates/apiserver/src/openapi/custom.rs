@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use facts::Resource;
 use serde_json::{Map, Value, json};
 
-use super::form::{Encoding, Form, Parts};
+use super::form::{Encoding, Form, Parts, Trees};
 use super::operation::PathItem;
 use super::paths::{Base, list_type_name, type_name};
 use super::schemas::Dialect;
@@ -52,30 +52,39 @@ impl Custom {
         &self.resource
     }
 
-    /// Whether what documents in this encoding say of it is made.
-    pub(crate) fn is_prepared(&self, encoding: Encoding) -> bool {
-        encoding.forms().iter().all(|form| self.made[*form as usize].get().is_some())
-    }
-
-    /// Makes what documents in an encoding say of it, before anybody asks.
-    pub(crate) fn prepare(&self, encoding: Encoding) {
-        for form in encoding.forms() {
-            self.parts(form);
-        }
+    /// Makes what documents say of it, before anybody asks.
+    pub(crate) fn prepare(&self) {
+        self.make(&Encoding::ALL);
     }
 
     /// What documents of a form say of it.
     pub(super) fn parts(&self, form: Form) -> &Parts {
-        if self.made[form as usize].get().is_none() {
-            let schema = (self.schema)();
-            // What is read for one version serves the other.
-            for form in form.encoding().forms() {
-                self.made[form as usize].get_or_init(|| {
-                    form.parts(self.schemas(schema.as_ref(), form.dialect()), self.paths(form.dialect()))
-                });
+        let made = &self.made[form as usize];
+        if made.get().is_none() {
+            self.make(&[form.encoding()]);
+        }
+        made.get_or_init(|| form.parts(&Trees::new(Map::new(), Map::new())))
+    }
+
+    /// Makes what documents in these encodings say of it, as far as it is not made: the schema is read once, and written down once for each version.
+    fn make(&self, encodings: &[Encoding]) {
+        let missing = |dialect: Dialect| {
+            let forms = encodings.iter().map(move |encoding| encoding.form(dialect));
+            forms.filter(|form| self.made[*form as usize].get().is_none())
+        };
+        if Dialect::ALL.into_iter().flat_map(missing).next().is_none() {
+            return;
+        }
+        let schema = (self.schema)();
+        for dialect in Dialect::ALL {
+            let mut forms = missing(dialect).peekable();
+            if forms.peek().is_some() {
+                let trees = self.trees(schema.as_ref(), dialect);
+                for form in forms {
+                    self.made[form as usize].get_or_init(|| form.parts(&trees));
+                }
             }
         }
-        self.made[form as usize].get_or_init(|| form.parts(Map::new(), Map::new()))
     }
 
     /// The schemas of its objects, and of lists of them.
@@ -92,8 +101,12 @@ impl Custom {
     }
 
     /// As trees, for who has to look into them.
-    pub(super) fn trees(&self, dialect: Dialect) -> (Map<String, Value>, Map<String, Value>) {
-        (self.schemas((self.schema)().as_ref(), dialect), self.paths(dialect))
+    pub(super) fn read(&self, dialect: Dialect) -> Trees {
+        self.trees((self.schema)().as_ref(), dialect)
+    }
+
+    fn trees(&self, schema: Option<&Value>, dialect: Dialect) -> Trees {
+        Trees::new(self.schemas(schema, dialect), self.paths(dialect))
     }
 }
 

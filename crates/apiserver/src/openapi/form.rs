@@ -25,13 +25,15 @@ pub(crate) enum Encoding {
 }
 
 impl Encoding {
-    pub(crate) const ALL: [Self; 2] = [Self::Json, Self::Protobuf];
+    pub(super) const ALL: [Self; 2] = [Self::Json, Self::Protobuf];
 
-    /// Both versions in it.
-    pub(super) fn forms(self) -> [Form; 2] {
-        match self {
-            Self::Json => [Form::V2Json, Form::V3Json],
-            Self::Protobuf => [Form::V2Protobuf, Form::V3Protobuf],
+    /// A version in it.
+    pub(super) fn form(self, dialect: Dialect) -> Form {
+        match (self, dialect) {
+            (Self::Json, Dialect::V2) => Form::V2Json,
+            (Self::Json, Dialect::V3) => Form::V3Json,
+            (Self::Protobuf, Dialect::V2) => Form::V2Protobuf,
+            (Self::Protobuf, Dialect::V3) => Form::V3Protobuf,
         }
     }
 }
@@ -51,7 +53,19 @@ pub(super) struct Sections {
     pub paths_at: &'static [u32],
 }
 
-/// Entries of the two long sections of a document.
+/// Entries of the two long sections of a document: objects, by name and by path.
+pub(super) struct Trees {
+    pub schemas: Value,
+    pub paths: Value,
+}
+
+impl Trees {
+    pub(super) fn new(schemas: Map<String, Value>, paths: Map<String, Value>) -> Self {
+        Self { schemas: Value::Object(schemas), paths: Value::Object(paths) }
+    }
+}
+
+/// The same as they are kept.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub schemas: Piece,
@@ -92,11 +106,11 @@ impl Form {
     }
 
     /// Packs entries of the sections.
-    pub(super) fn parts(self, schemas: Map<String, Value>, paths: Map<String, Value>) -> Parts {
-        let (schemas, paths) = (Value::Object(schemas), Value::Object(paths));
+    pub(super) fn parts(self, trees: &Trees) -> Parts {
+        let Trees { schemas, paths } = trees;
         let (schemas, paths) = match self.protobuf() {
-            None => (entries(&schemas), entries(&paths)),
-            Some(sections) => ((sections.schemas)(&schemas), (sections.paths)(&paths)),
+            None => (entries(schemas), entries(paths)),
+            Some(sections) => ((sections.schemas)(schemas), (sections.paths)(paths)),
         };
         Parts { schemas: piece(&schemas), paths: shared::cut(self, &paths) }
     }

@@ -318,9 +318,16 @@ impl Writer {
     }
 
     pub(super) fn nested(&mut self, number: u32, write: impl FnOnce(&mut Writer)) {
-        let mut inner = Writer::default();
-        write(&mut inner);
-        self.delimited(number, &inner.bytes);
+        self.varint(u64::from(number) << 3 | 2);
+        // Most messages are short enough for a length of one byte: the others make room for theirs when it is known.
+        let at = self.bytes.len();
+        self.bytes.push(0);
+        write(self);
+        let length = self.bytes.len() - at - 1;
+        match u8::try_from(length) {
+            Ok(length @ ..0x80) => self.bytes[at] = length,
+            _ => drop(self.bytes.splice(at..=at, bytes(|out| out.varint(length as u64)))),
+        }
     }
 
     fn delimited(&mut self, number: u32, bytes: &[u8]) {

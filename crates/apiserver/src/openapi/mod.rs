@@ -29,14 +29,14 @@ use std::sync::{Arc, OnceLock};
 use facts::{Group, Type, TypeId};
 use serde_json::{Map, Value, json};
 
-use self::form::Parts;
+use self::form::{Encoding, Parts, Trees};
 use self::operation::{Operation, PathItem};
 use self::pieces::Piece;
 use self::schemas::Dialect;
 use crate::discovery::{Document, etag};
 
 pub use custom::{Custom, Customs};
-pub(crate) use form::{Encoding, Form};
+pub(crate) use form::Form;
 pub(crate) use pieces::Assembled;
 
 /// The OpenAPI documents of what is served.
@@ -114,14 +114,15 @@ impl BuiltIn {
         let made = if form == Form::V2Json { &self.v2_json } else { &self.v2_protobuf };
         made.get_or_init(|| {
             let (definitions, paths) = v2::built_in(&self.groups);
-            form.parts(definitions, paths)
+            form.parts(&Trees::new(definitions, paths))
         })
     }
 
-    /// Makes what documents in an encoding say of them, before anybody asks.
-    pub(crate) fn prepare(&self, encoding: Encoding) {
-        let [v2, _] = encoding.forms();
-        self.v2(v2);
+    /// Makes what documents say of them, before anybody asks.
+    pub(crate) fn prepare(&self) {
+        for encoding in Encoding::ALL {
+            self.v2(encoding.form(Dialect::V2));
+        }
         self.v2_frame();
     }
 }
@@ -198,7 +199,7 @@ impl OpenApi {
     pub(crate) fn v2(&self, form: Form) -> &Assembled {
         let made = if form == Form::V2Json { &self.v2_json } else { &self.v2_protobuf };
         made.get_or_init(|| {
-            let everywhere = form.parts(v2::everywhere(&self.groups), Map::new());
+            let everywhere = form.parts(&Trees::new(v2::everywhere(&self.groups), Map::new()));
             let built_in = [&everywhere, self.built_in.v2(form)];
             let parts = built_in.into_iter().chain(self.customs.all().map(|custom| custom.parts(form)));
             Assembled::new(self.v2_tag(), form.assemble(self.built_in.v2_frame(), parts))
@@ -217,14 +218,16 @@ impl OpenApi {
         definitions.extend(v2::everywhere(&self.groups));
         let is_open = |custom: &&Arc<Custom>| open(&custom.resource().group, &custom.resource().version);
         for custom in self.customs.all().filter(is_open) {
-            let (schemas, items) = custom.trees(Dialect::V2);
+            let Trees { schemas: Value::Object(schemas), paths: Value::Object(items) } = custom.read(Dialect::V2)
+            else {
+                continue;
+            };
             definitions.extend(schemas);
             paths.extend(items);
         }
         let mut tree = json!({ "definitions": definitions, "paths": paths });
         change(&mut tree);
-        let section = |name: &str| tree[name].as_object().cloned().unwrap_or_default();
-        let changed = form.parts(section("definitions"), section("paths"));
+        let changed = form.parts(&Trees { schemas: tree["definitions"].take(), paths: tree["paths"].take() });
         let others = self.customs.all().filter(|custom| !is_open(custom)).map(|custom| custom.parts(form));
         let parts = [&changed].into_iter().chain(others);
         let pieces = form.assemble(self.built_in.v2_frame(), parts);

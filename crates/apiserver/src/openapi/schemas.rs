@@ -18,6 +18,8 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
+    pub const ALL: [Self; 2] = [Self::V2, Self::V3];
+
     /// A reference to the type of this name.
     pub fn reference(self, name: &str) -> Value {
         let at = match self {

@@ -142,6 +142,7 @@ fn items() -> Vec<PathItem> {
 mod tests {
     use std::io::Read as _;
 
+    use super::super::form::Trees;
     use super::super::tests::openapi;
     use super::*;
 
@@ -179,7 +180,7 @@ mod tests {
                 resource.verbs = Verbs::ALL;
                 let items = Base::new("example.com", "v1").paths(&resource);
                 let items: Map<String, Value> = items.iter().map(|item| (item.path.clone(), v3::path(item))).collect();
-                form.parts(Map::new(), items).paths
+                form.parts(&Trees::new(Map::new(), items)).paths
             };
             let (one, other) = (paths("ships"), paths("rafts"));
             assert!(one.len() == 3 && Arc::ptr_eq(&one[1], &other[1]) && one[1].len() > 2048, "{form:?}: {one:?}");

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::custom::{self, Customs};
 use super::definitions;
-use super::form::Form;
+use super::form::{Form, Trees};
 use super::operation::{Operation, Parameter, PathItem};
 use super::paths::Base;
 use super::pieces::Piece;
@@ -59,7 +59,7 @@ pub(super) fn custom_group_version(form: Form, version: &Version, customs: &Cust
     };
     let everywhere: Vec<(String, String)> = KNOWN_TO_CLIENTS.iter().flat_map(known).collect();
     let schemas = definitions(&custom::kinds_of_operations(customs.clone()), Dialect::V3, &everywhere);
-    let built_in = form.parts(schemas, Map::new());
+    let built_in = form.parts(&Trees::new(schemas, Map::new()));
     let frame =
         json!({ "openapi": "3.0.0", "info": { "title": "Kubernetes CRD Swagger", "version": RELEASE_OF_CUSTOM } });
     form.assemble(&frame, [&built_in].into_iter().chain(customs.map(|custom| custom.parts(form))))
