@@ -19,6 +19,8 @@ use crate::openapi::{BuiltIn, Custom, Customs, OpenApi};
 
 /// So many definitions may be left to be made: a client that comes just then makes them in a few milliseconds.
 const BACKLOG: usize = 8;
+/// So many are made by who serves a definition: few have as many versions.
+const AT_ONCE: usize = 4;
 
 /// The documents, and what they are made from.
 pub struct Published {
@@ -185,9 +187,14 @@ impl Published {
         true
     }
 
-    /// Returns when no more than a few definitions are left to be made.
+    /// Makes some of what is to be made if more than a few are left: more than a definition brings, so that they do not become more, and not all, since
+    /// after a start there may be thousands.
     pub async fn catch_up(&self) {
-        while self.left() > BACKLOG && self.prepare_one().await {}
+        for _ in 0..AT_ONCE {
+            if self.left() <= BACKLOG || !self.prepare_one().await {
+                return;
+            }
+        }
     }
 
     /// The built-in groups, then those of definitions by name, the best version of each first.
@@ -256,11 +263,13 @@ mod tests {
             published.unprepared.lock().push_back(Arc::downgrade(&custom));
             custom
         };
-        let kept: Vec<_> = (0..BACKLOG + 3).map(|number| add(&number.to_string())).collect();
+        let kept: Vec<_> = (0..BACKLOG + AT_ONCE + 1).map(|number| add(&number.to_string())).collect();
         drop(add("gone"));
-        published.catch_up().await;
-        assert_eq!(published.left(), BACKLOG);
-        assert_eq!(reads.load(Ordering::Relaxed), 4);
+        for left in [BACKLOG + 2, BACKLOG, BACKLOG] {
+            published.catch_up().await;
+            assert_eq!(published.left(), left);
+        }
+        assert_eq!(reads.load(Ordering::Relaxed), AT_ONCE + 2);
         let published = Arc::new(published);
         published.prepare();
         while published.preparing.load(Ordering::Acquire) {
