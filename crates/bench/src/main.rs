@@ -47,6 +47,8 @@ pub struct Target {
     config: Config,
     /// Whose memory can be read; none for another server.
     process: Option<u32>,
+    /// Whose server it is, where both sides are measured.
+    side: &'static str,
     scale: f64,
 }
 
@@ -57,7 +59,12 @@ impl Target {
     fn new(kubeconfig: &std::path::Path, process: Option<u32>, scale: f64) -> Result<Self, Failure> {
         let config = Config::from_kubeconfig(kubeconfig)?;
         let clients: Result<_, _> = (0..CONNECTIONS).map(|_| Client::https(config.clone())).collect();
-        Ok(Self { clients: clients?, config, process, scale })
+        Ok(Self { clients: clients?, config, process, side: "trireme", scale })
+    }
+
+    /// The same of somebody else.
+    fn of(self, side: &'static str) -> Self {
+        Self { side, ..self }
     }
 
     fn client(&self) -> &Client {

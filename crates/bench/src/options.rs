@@ -24,8 +24,8 @@ pub struct Options {
     #[arg(long, env = "BENCH_SCALE", value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub scale: f64,
 
-    /// A directory with upstream's kube-apiserver, kube-controller-manager, kube-scheduler and etcd (the last may be on PATH instead): part
-    /// `versus` starts them and measures both sides in one run.
+    /// A directory with upstream's kube-apiserver, kube-controller-manager, kube-scheduler and etcd (the last may be on PATH instead): parts
+    /// `versus` and `custom` start them and measure both sides in one run.
     #[arg(long, env = "PEER_BIN", value_name = "DIR")]
     pub peer_bin: Option<PathBuf>,
 

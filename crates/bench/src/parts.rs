@@ -7,6 +7,7 @@ use std::pin::Pin;
 use testkit::Server;
 
 use crate::server::{self, ALONE};
+use crate::versus::upstream::Upstream;
 use crate::{
     Failure, Options, Target, attachments, controllers, custom, flood, gauntlet, kubectl, million, netpol, node,
     scheduler, services, stalls, start, storage, versus,
@@ -48,7 +49,11 @@ const PARTS: &[Part] = &[
         },
     },
     Part { name: "wire", about: "patches and server-side apply", run: |options| Box::pin(wire_alone(options)) },
-    Part { name: "custom", about: "custom resources", run: |options| Box::pin(custom_alone(options)) },
+    Part {
+        name: "custom",
+        about: "custom resources; with --peer-bin both sides once more, at a scale of no more than 0.1",
+        run: |options| Box::pin(custom_alone(options)),
+    },
     Part { name: "node", about: "from apply to Running, and an idle node", run: |_| Box::pin(node::run()) },
     Part {
         name: "storage",
@@ -122,7 +127,7 @@ async fn peer(kubeconfig: &Path, options: &Options) -> Result<(), Failure> {
     }
     // It takes long, and leaves hundreds of definitions behind if it is stopped: only for whoever asks for it.
     if options.only.iter().any(|part| part == "custom") {
-        custom::measure(&target).await?;
+        custom::measure(&target.of("peer")).await?;
     }
     Ok(())
 }
@@ -135,9 +140,26 @@ async fn wire_alone(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
+/// How much of it upstream is asked at most: it takes longer for each definition the more there are.
+const CUSTOM_BESIDE: f64 = 0.1;
+
 async fn custom_alone(options: &Options) -> Result<(), Failure> {
+    custom_ours(options.scale).await?;
+    let Some(programs) = &options.peer_bin else { return Ok(()) };
+    let scale = options.scale.min(CUSTOM_BESIDE);
+    if scale < options.scale {
+        custom_ours(scale).await?;
+    }
+    let mut upstream = Upstream::start_alone(programs).await?;
+    let target = Target::new(&upstream.kubeconfig(), upstream.api_server(), scale)?;
+    custom::measure(&target.of("upstream")).await?;
+    upstream.stop().await;
+    Ok(())
+}
+
+async fn custom_ours(scale: f64) -> Result<(), Failure> {
     let mut server = Server::start(start(&ALONE)).await;
-    custom::measure(&Target::new(&server.kubeconfig(), server.id(), options.scale)?).await?;
+    custom::measure(&Target::new(&server.kubeconfig(), server.id(), scale)?).await?;
     server.stop().await;
     Ok(())
 }

@@ -11,9 +11,8 @@ use http::Method;
 use serde_json::{Value, json};
 use testkit::Https;
 
-use super::{GROUP, define, definitions, objects};
+use super::{GROUP, define, definitions, line, objects};
 use crate::load;
-use crate::report::Line;
 use crate::{Failure, Target};
 
 const BATCH: usize = 500;
@@ -80,7 +79,7 @@ pub async fn measure(target: &Target) -> Result<(), Failure> {
         figures[figures.len() / 2]
     };
     let (plain, whole, own) = (half(&mut plain), half(&mut whole), half(&mut own));
-    Line::new("conversion_by_webhook")
+    line(target, "conversion_by_webhook")
         .figure("objects", BATCH as f64)
         .figure("plain_ms", plain * 1e3)
         .figure("converted_ms", whole * 1e3)

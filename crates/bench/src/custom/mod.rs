@@ -1,6 +1,7 @@
 //! Custom resources: what many definitions cost, and whether their objects are as fast as built-in ones.
 //!
-//! `BENCH_ONLY=custom`, also with `PEER_KUBECONFIG`. Definitions are as large as those of providers of clouds: about 30 KB each.
+//! `BENCH_ONLY=custom`; with `PEER_BIN` upstream's API server is measured after ours, by the same client, and every line says whose it is. Definitions
+//! are as large as those of providers of clouds: about 30 KB each.
 
 mod conversion;
 mod definitions;
@@ -13,7 +14,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::load::{self, CONCURRENCY};
-use crate::process::private_megabytes;
+use crate::process::{cpu_seconds, private_megabytes};
 use crate::report::Line;
 use crate::{Failure, Target, pods};
 
@@ -29,6 +30,11 @@ pub async fn measure(target: &Target) -> Result<(), Failure> {
     lists(target).await?;
     conversion::measure(target).await?;
     many(target).await
+}
+
+/// A line that says whose server it is about.
+fn line(target: &Target, name: &str) -> Line {
+    Line::new(name).text("side", target.side)
 }
 
 /// Makes a definition and waits until it is served.
@@ -71,7 +77,7 @@ async fn usable(target: &Target) -> Result<(), Failure> {
         }
         latencies.push(sent.elapsed());
     }
-    Line::new("definition_usable").latencies(&mut latencies).at_most("p99_ms", 20.0).print();
+    line(target, "definition_usable").latencies(&mut latencies).at_most("p99_ms", 20.0).print();
     Ok(())
 }
 
@@ -86,13 +92,19 @@ async fn rules(target: &Target) -> Result<(), Failure> {
         });
         (Method::POST, path.clone(), Some(definitions::object("ruleds", &format!("r{number}"), spec)))
     };
-    let mut run = load::run(target, target.scaled(40_000), Arc::new(make)).await?;
-    Line::new("custom_creates_ten_rules")
+    let count = target.scaled(40_000);
+    let before = target.process.map(cpu_seconds).transpose()?;
+    let mut run = load::run(target, count, Arc::new(make)).await?;
+    let after = target.process.map(cpu_seconds).transpose()?;
+    let mut line = line(target, "custom_creates_ten_rules")
         .figure("concurrency", CONCURRENCY as f64)
         .figure("per_second", run.per_second())
         .latencies(&mut run.latencies)
-        .at_least("per_second", 5_000.0)
-        .print();
+        .at_least("per_second", 5_000.0);
+    if let (Some(before), Some(after)) = (before, after) {
+        line = line.figure("cpu_us_each", (after - before) * 1e6 / count as f64);
+    }
+    line.print();
     Ok(())
 }
 
@@ -111,7 +123,7 @@ async fn lists(target: &Target) -> Result<(), Failure> {
     let (customs, bytes) = listed(target, &objects("likepods")).await?;
     // Objects are not quite of one size: time is compared byte by byte.
     let ratio = (customs.as_secs_f64() / bytes as f64) / (pods.as_secs_f64() / pod_bytes as f64);
-    Line::new("custom_list")
+    line(target, "custom_list")
         .figure("objects", count as f64)
         .figure("megabytes", bytes as f64 / 1e6)
         .figure("p50_ms", customs.as_secs_f64() * 1e3)
@@ -155,7 +167,7 @@ async fn many(target: &Target) -> Result<(), Failure> {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
-    Line::new("definitions_applied")
+    line(target, "definitions_applied")
         .figure("definitions", count as f64)
         .figure("kilobytes_each", size as f64 / 1e3)
         .figure("seconds", begun.elapsed().as_secs_f64())
@@ -165,7 +177,7 @@ async fn many(target: &Target) -> Result<(), Failure> {
         .print();
     cold(target).await?;
     if let (Some(before), Some(after)) = (before, memory(target).await?) {
-        Line::new("definitions_memory")
+        line(target, "definitions_memory")
             .figure("definitions", count as f64)
             .figure("private_megabytes", after - before)
             .at_most("private_megabytes", 100.0)
@@ -201,7 +213,7 @@ async fn cold(target: &Target) -> Result<(), Failure> {
         let first = sent.elapsed();
         let sent = Instant::now();
         load::send_as(target.client(), media, Method::GET, path, None).await?;
-        let line = Line::new(name)
+        let line = line(target, name)
             .figure("megabytes", bytes as f64 / 1e6)
             .figure("ms", first.as_secs_f64() * 1e3)
             .figure("again_ms", sent.elapsed().as_secs_f64() * 1e3);

@@ -19,7 +19,7 @@ mod outside;
 mod requests;
 mod sheet;
 mod side;
-mod upstream;
+pub mod upstream;
 
 use std::time::Duration;
 

@@ -20,6 +20,8 @@ const ENDING: Duration = Duration::from_secs(20);
 /// An address of nobody: the server's own may not be loopback, and nobody is to reach it there.
 const ADVERTISED: &str = "192.0.2.1";
 
+const API_SERVER: &str = "kube-apiserver";
+
 /// Its processes. They end with it.
 pub struct Upstream {
     children: Vec<(&'static str, Child)>,
@@ -28,12 +30,7 @@ pub struct Upstream {
 
 impl Upstream {
     pub async fn start(programs: &Path, scheduler: bool) -> Result<Self, Failure> {
-        let mut upstream = Self { children: Vec::new(), directory: tempfile::tempdir()? };
-        let port = free_port();
-        upstream.certificates(port)?;
-        let endpoint = upstream.start_etcd(programs)?;
-        upstream.start_api_server(programs, &endpoint, port)?;
-        upstream.ready(port).await?;
+        let mut upstream = Self::start_alone(programs).await?;
         upstream.start_client(programs, "kube-controller-manager")?;
         if scheduler {
             upstream.start_client(programs, "kube-scheduler")?;
@@ -41,8 +38,24 @@ impl Upstream {
         Ok(upstream)
     }
 
+    /// The API server with its store, and nothing else.
+    pub async fn start_alone(programs: &Path) -> Result<Self, Failure> {
+        let mut upstream = Self { children: Vec::new(), directory: tempfile::tempdir()? };
+        let port = free_port();
+        upstream.certificates(port)?;
+        let endpoint = upstream.start_etcd(programs)?;
+        upstream.start_api_server(programs, &endpoint, port)?;
+        upstream.ready(port).await?;
+        Ok(upstream)
+    }
+
     pub fn kubeconfig(&self) -> PathBuf {
         self.path("admin.kubeconfig")
+    }
+
+    /// The process of the API server.
+    pub fn api_server(&self) -> Option<u32> {
+        self.children.iter().find(|(name, _)| *name == API_SERVER).and_then(|(_, child)| child.id())
     }
 
     /// The process ids, if all of them run.
@@ -139,9 +152,9 @@ impl Upstream {
             "--requestheader-group-headers=X-Remote-Group".to_owned(),
             "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
         ];
-        let mut command = Command::new(programs.join("kube-apiserver"));
+        let mut command = Command::new(programs.join(API_SERVER));
         command.args(arguments);
-        self.spawn("kube-apiserver", command)
+        self.spawn(API_SERVER, command)
     }
 
     /// A part that is a client of the API server.
