@@ -2,30 +2,34 @@
 //! The members may become others while the client is in use; connections to those that stay are kept.
 //!
 //! A call that changes something is sent once more only if it certainly never left: otherwise nobody could tell whether
-//! it took place twice. Reads go round all members. Nothing waits longer than [`CALL`].
+//! it took place twice. Reads go round all members. Nothing waits longer than [`CALL`], and nothing waits that long for a member
+//! that is gone while another one answers: when an answer is late, all are asked who can answer ([`survey`](super::survey)).
 
 use std::error::Error as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{Stream, StreamExt as _};
 use parking_lot::RwLock;
+use tokio::sync::{mpsc, watch};
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
+use tonic::metadata::MetadataValue;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, ConnectError, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use super::Options;
 use super::keys::Keys;
-use super::proto::{WatchCreateRequest, WatchRequest, WatchResponse};
-use crate::Error;
+use super::proto::{ResponseHeader, WatchCreateRequest, WatchRequest, WatchResponse};
+use super::survey::{Found, Surveys};
+use crate::{Error, Revision};
 
 /// The longest a call takes, whatever it meets.
 pub(super) const CALL: Duration = Duration::from_secs(5);
-/// The longest one member is waited for while there are others.
-const MEMBER: Duration = Duration::from_secs(2);
+/// An answer that takes longer is late: a disk may be slow, or the member gone.
+pub(super) const LATE: Duration = Duration::from_millis(500);
 const CONNECT: Duration = Duration::from_secs(2);
 /// Found out after so long (plus [`ALIVE`]) that the other end is gone, while something is under way.
 const PING: Duration = Duration::from_secs(10);
@@ -51,13 +55,17 @@ pub(super) struct Client {
     tls: RwLock<Option<ClientTlsConfig>>,
     /// The member that worked last.
     preferred: AtomicUsize,
+    surveys: Surveys,
+    /// The newest revision and the latest leader's term that any answer told of.
+    newest: watch::Sender<Revision>,
+    term: AtomicU64,
     pub(super) keys: Keys,
 }
 
 #[derive(Debug, Clone)]
-struct Member {
-    endpoint: String,
-    calls: Channel,
+pub(super) struct Member {
+    pub(super) endpoint: String,
+    pub(super) calls: Channel,
     /// Apart, so that events under way hold up no call.
     watches: Channel,
 }
@@ -72,7 +80,32 @@ impl Client {
         let members = options.endpoints.iter().map(|endpoint| member(endpoint, tls.as_ref()));
         let members = RwLock::new(members.collect::<Result<_, _>>()?);
         let keys = Keys::below(&options.prefix);
-        Ok(Self { members, tls: RwLock::new(tls), preferred: AtomicUsize::new(0), keys })
+        Ok(Self {
+            members,
+            tls: RwLock::new(tls),
+            preferred: AtomicUsize::new(0),
+            surveys: Surveys::default(),
+            newest: watch::Sender::new(0),
+            term: AtomicU64::new(0),
+            keys,
+        })
+    }
+
+    /// Takes in what an answer says of the store.
+    pub(super) fn saw(&self, header: Option<&ResponseHeader>) {
+        let Some(header) = header else { return };
+        self.term.fetch_max(header.raft_term, Ordering::Relaxed);
+        let revision = header.revision.max(0) as Revision;
+        self.newest.send_if_modified(|newest| {
+            let is_newer = revision > *newest;
+            *newest = revision.max(*newest);
+            is_newer
+        });
+    }
+
+    /// How far the store is known to have come.
+    pub(super) fn newest(&self) -> watch::Receiver<Revision> {
+        self.newest.subscribe()
     }
 
     /// Speaks to these members from now on. Without any, everything stays as it is.
@@ -162,19 +195,22 @@ impl Client {
     }
 
     /// Opens a watch; answers once etcd has confirmed it.
-    pub(super) async fn watch(&self, create: WatchCreateRequest) -> Result<Streaming<WatchResponse>, Status> {
+    pub(super) async fn watch(&self, create: WatchCreateRequest) -> Result<Watching, Status> {
         let all = self.round(Repeat::Freely, |member| {
-            let request = WatchRequest { create: Some(create.clone()) };
+            let create = WatchRequest { create: Some(create.clone()), progress: None };
             async move {
                 let mut grpc = Grpc::new(member.watches).max_decoding_message_size(ANSWER);
                 grpc.ready().await.map_err(|e| Status::from_error(e.into()))?;
-                // The requests never end: their end would be the watch's.
-                let requests = futures::stream::iter([request]).chain(futures::stream::pending());
+                // The requests end with whoever reads the answers: their end is the watch's.
+                let (requests, sent) = mpsc::channel(1);
+                let mut request = tonic::Request::new(futures::stream::iter([create]).chain(until_dropped(sent)));
+                // A member that is cut off from the others ends the watch instead of being silent.
+                request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
                 let path = PathAndQuery::from_static("/etcdserverpb.Watch/Watch");
                 let codec = ProstCodec::<WatchRequest, WatchResponse>::default();
-                let mut answers = grpc.streaming(tonic::Request::new(requests), path, codec).await?.into_inner();
+                let mut answers = grpc.streaming(request, path, codec).await?.into_inner();
                 match answers.message().await? {
-                    Some(first) if first.created && !first.canceled => Ok(answers),
+                    Some(first) if first.created && !first.canceled => Ok(Watching { answers, requests }),
                     Some(first) => Err(Status::unavailable(format!("watch refused: {}", first.cancel_reason))),
                     None => Err(Status::unavailable("watch ended before it began")),
                 }
@@ -189,32 +225,91 @@ impl Client {
         F: Future<Output = Result<T, Status>>,
     {
         let members = self.members.read().clone();
-        let limit = if members.len() == 1 { CALL } else { MEMBER };
-        let first = self.preferred.load(Ordering::Relaxed);
+        let mut chosen = self.preferred.load(Ordering::Relaxed) % members.len();
         let mut tried = 0;
         loop {
-            let chosen = (first + tried) % members.len();
             tried += 1;
-            let attempted = tokio::time::timeout(limit, attempt(members[chosen].clone())).await;
-            let status = match attempted.unwrap_or_else(|_| Err(late(limit))) {
+            let answer = self.attempt(&members, chosen, repeat, attempt(members[chosen].clone())).await;
+            let (status, better) = match answer {
                 Ok(answer) => {
                     self.preferred.store(chosen, Ordering::Relaxed);
                     return Ok(answer);
                 }
-                Err(status) => status,
+                Err(missed) => missed,
             };
             let may_repeat = match repeat {
                 Repeat::Freely => transient(&status),
                 Repeat::IfUnsent => unsent(&status),
             };
             if transient(&status) {
-                self.preferred.store((chosen + 1) % members.len(), Ordering::Relaxed);
+                chosen = better.unwrap_or((chosen + 1) % members.len());
+                self.preferred.store(chosen, Ordering::Relaxed);
             }
             if !may_repeat || tried >= members.len() {
                 return Err(status);
             }
         }
     }
+
+    /// One attempt at one member, which is given up when it is known to lead nowhere; then also who is to be asked next, where that is known.
+    async fn attempt<T>(
+        &self,
+        members: &Arc<[Member]>,
+        chosen: usize,
+        repeat: Repeat,
+        attempt: impl Future<Output = Result<T, Status>>,
+    ) -> Result<T, (Status, Option<usize>)> {
+        if members.len() == 1 {
+            return attempt.await.map_err(|status| (status, None));
+        }
+        let term = self.term.load(Ordering::Relaxed);
+        let place = |found: &Found| members.iter().position(|member| found.first() == Some(member.endpoint.as_str()));
+        let mut attempt = std::pin::pin!(attempt);
+        let hopeless = async {
+            let mut missed = 0;
+            loop {
+                tokio::time::sleep(LATE).await;
+                let found = self.surveys.join(members).await;
+                let Some(first) = place(&found) else { continue };
+                self.term.fetch_max(found.term, Ordering::Relaxed);
+                missed = if found.answered(&members[chosen].endpoint) { 0 } else { missed + 1 };
+                // A write cannot be taken elsewhere, so one that is only slow gets more time.
+                if missed >= if repeat == Repeat::Freely { 1 } else { 2 } {
+                    return first;
+                }
+                // A write went to a leader that is none any more: it is either done, and the answer would be here, or lost.
+                if repeat == Repeat::IfUnsent && term != 0 && found.term > term {
+                    return chosen;
+                }
+            }
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = &mut attempt => answer,
+            next = hopeless => {
+                return Err((Status::deadline_exceeded("etcd: the member that was asked does not answer"), Some(next)));
+            }
+        };
+        match answer {
+            // It answers, and cannot help: another may be no better off, as while a leader is chosen.
+            Err(status) if repeat == Repeat::Freely && transient(&status) && !unsent(&status) => {
+                let found = self.surveys.join(members).await;
+                Err((status, place(&found)))
+            }
+            other => other.map_err(|status| (status, None)),
+        }
+    }
+}
+
+/// An open watch: what comes, and what it is asked.
+#[derive(Debug)]
+pub(super) struct Watching {
+    pub(super) answers: Streaming<WatchResponse>,
+    pub(super) requests: mpsc::Sender<WatchRequest>,
+}
+
+fn until_dropped(requests: mpsc::Receiver<WatchRequest>) -> impl Stream<Item = WatchRequest> + Send {
+    futures::stream::unfold(requests, |mut requests| async { Some((requests.recv().await?, requests)) })
 }
 
 /// Could another member, or the same one later, do better?

@@ -2,7 +2,7 @@
 //! there, so a cluster can move to and from it.
 //!
 //! Every API server that shares the etcd sees the same revisions. What this module adds to etcd's own promises: other
-//! members are tried when one fails, nothing waits longer than a few seconds, watches outlive connections, keys that
+//! members are tried when one fails or falls silent, nothing waits longer than a few seconds, watches outlive connections, keys that
 //! expire share leases, and old history is given up in turn with whoever else uses the etcd.
 
 mod client;
@@ -11,16 +11,17 @@ mod keys;
 mod lease;
 mod members;
 mod proto;
+mod survey;
 mod transfer;
 mod watch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tonic::Status;
 
-use self::client::{Client, Repeat, is_compacted, is_future};
+use self::client::{Client, Repeat, is_compacted, is_future, transient};
 use self::keys::Keys;
 use self::lease::Leases;
 use self::proto::{
@@ -117,7 +118,9 @@ impl Etcd {
     }
 
     async fn range_call(&self, request: RangeRequest) -> Result<RangeResponse, Status> {
-        self.client.call(RANGE, request, Repeat::Freely).await
+        let answer: RangeResponse = self.client.call(RANGE, request, Repeat::Freely).await?;
+        self.client.saw(answer.header.as_ref());
+        Ok(answer)
     }
 
     /// The first revision that etcd still has, as the cancellation of a watch from the beginning tells it.
@@ -146,13 +149,18 @@ impl Etcd {
     }
 
     /// Sends a compare-and-swap, behind a fence or not; the raw answer.
+    ///
+    /// One that may have been lost with a leader, and expects the key at a revision, is sent again: no revision comes twice, so at most one of the attempts
+    /// changes anything, however late the others arrive. A key that has to be absent may be so again, and a key that was to go may have been deleted by anybody:
+    /// what became of those is not known.
     async fn swap(&self, txn: &Txn, fence: Option<&Fence>) -> Result<TxnResponse, Error> {
         let size = txn.key.len() + if let Op::Put { value, .. } = &txn.op { value.len() } else { 0 };
         if size > MAX_TXN {
             return Err(Error::TooLarge);
         }
         let failed = |status: Status| client::error(&status);
-        let mut fresh = false;
+        let repeatable = matches!((&txn.expect, &txn.op), (Expect::At(_), Op::Put { .. }));
+        let (begun, mut fresh, mut lost) = (Instant::now(), false, None);
         loop {
             let lease = match txn.op {
                 Op::Put { ttl: Some(ttl), .. } => self.leases.get(&self.client, ttl).await.map_err(failed)?,
@@ -160,11 +168,20 @@ impl Etcd {
             };
             let request = request(&self.client.keys, txn, fence, lease);
             match self.client.call::<_, TxnResponse>(TXN, request, Repeat::IfUnsent).await {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    self.client.saw(answer.header.as_ref());
+                    let Some(status) = lost else { return Ok(answer) };
+                    return settled(txn, fence, answer).ok_or_else(|| failed(status));
+                }
                 // It may have expired, or etcd may have been restored from before it was granted; nothing was written.
                 Err(status) if lease != 0 && !fresh && status.message().contains("requested lease not found") => {
                     self.leases.forget(lease);
                     fresh = true;
+                }
+                Err(status)
+                    if repeatable && lost.is_none() && transient(&status) && begun.elapsed() < client::CALL / 2 =>
+                {
+                    lost = Some(status);
                 }
                 Err(status) => return Err(failed(status)),
             }
@@ -339,6 +356,22 @@ fn request(keys: &Keys, txn: &Txn, fence: Option<&Fence>, lease: i64) -> TxnRequ
     }
 }
 
+/// What became of a write that was sent twice, by the answer to the second attempt; nothing if that cannot be known.
+fn settled(txn: &Txn, fence: Option<&Fence>, answer: TxnResponse) -> Option<TxnResponse> {
+    if answer.succeeded {
+        return Some(answer);
+    }
+    let (Op::Put { value, .. }, Expect::At(expected)) = (&txn.op, txn.expect) else { return None };
+    let found = answer.responses.first()?.range.as_ref()?.kvs.first()?;
+    if found.value == *value {
+        // The first did it. Whoever else writes the same bytes over the same revision has no other wish.
+        let header = proto::ResponseHeader { revision: found.mod_revision, ..answer.header? };
+        return Some(TxnResponse { header: Some(header), succeeded: true, responses: Vec::new() });
+    }
+    // The key is untouched, and will be: the fence that has fallen stands in the way of the first, too.
+    (fence.is_some() && found.mod_revision == expected as i64).then_some(answer)
+}
+
 /// What became of a compare-and-swap. What was read because it failed comes in the order in which it was compared.
 fn outcome(keys: &Keys, answer: TxnResponse) -> Outcome {
     if answer.succeeded {
@@ -399,6 +432,33 @@ mod tests {
         assert_eq!((start_of("", None), end_of("")), (vec![0], vec![0]));
         assert_eq!(start_of("/a/", Some("/a/b")), b"/a/b\0");
         assert_eq!(start_of("/a/", Some("/")), b"/a/");
+    }
+
+    #[test]
+    fn a_write_that_was_sent_twice_is_known_to_be_done_or_not_or_its_end_is_not_known() {
+        let put = |value: &'static str| Txn {
+            key: "/registry/k".into(),
+            expect: Expect::At(4),
+            op: Op::Put { value: value.into(), ttl: None },
+            write: None,
+            note: Default::default(),
+        };
+        let answer = |revision, value: &str| {
+            let kv = proto::KeyValue { mod_revision: revision, value: value.into(), ..Default::default() };
+            let range = RangeResponse { kvs: vec![kv], ..Default::default() };
+            let header = Some(proto::ResponseHeader { revision: 9, raft_term: 2 });
+            TxnResponse { header, succeeded: false, responses: vec![ResponseOp { range: Some(range) }] }
+        };
+        let fence = Fence { key: "/registry/lease".into(), revision: 3 };
+        let became = |fence, answer| {
+            settled(&put("mine"), fence, answer).map(|answer| (answer.succeeded, header(answer.header.as_ref())))
+        };
+        assert_eq!(became(None, answer(7, "mine")), Some((true, 7)), "the first attempt did it");
+        assert_eq!(became(None, answer(7, "theirs")), None, "it may have been written over");
+        assert_eq!(became(Some(&fence), answer(4, "before")), Some((false, 9)), "the fence fell before it");
+        let gone =
+            TxnResponse { responses: vec![ResponseOp { range: Some(RangeResponse::default()) }], ..answer(0, "") };
+        assert_eq!(became(None, gone), None, "it may have been deleted afterwards");
     }
 
     #[test]

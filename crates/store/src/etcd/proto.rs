@@ -8,6 +8,9 @@ use prost::Message;
 pub(super) struct ResponseHeader {
     #[prost(int64, tag = "3")]
     pub(super) revision: i64,
+    /// Grows whenever another leader is chosen.
+    #[prost(uint64, tag = "4")]
+    pub(super) raft_term: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -157,15 +160,22 @@ pub(super) struct WatchCreateRequest {
     pub(super) fragment: bool,
 }
 
-/// Of the three kinds of request only the creation is sent: a watch is cancelled by ending its stream.
+/// Of the three kinds of request two are sent, one of them at a time: a watch is cancelled by ending its stream.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct WatchRequest {
     #[prost(message, optional, tag = "1")]
     pub(super) create: Option<WatchCreateRequest>,
+    #[prost(message, optional, tag = "3")]
+    pub(super) progress: Option<ProgressRequest>,
 }
 
 #[derive(Clone, PartialEq, Message)]
+pub(super) struct ProgressRequest {}
+
+#[derive(Clone, PartialEq, Message)]
 pub(super) struct WatchResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(super) header: Option<ResponseHeader>,
     #[prost(bool, tag = "3")]
     pub(super) created: bool,
     #[prost(bool, tag = "4")]

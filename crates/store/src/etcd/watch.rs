@@ -2,24 +2,28 @@
 //!
 //! It asks from the last revision it has delivered, inclusive, and drops what it had: so etcd itself tells whether
 //! anything in between was compacted, even at the very border. Fragments of one answer are delivered together, so that
-//! a revision is delivered whole or not at all and resuming is exact. Progress notifications are neither asked for
-//! nor believed.
+//! a revision is delivered whole or not at all and resuming is exact. Progress is never taken for a place to resume from: it only says that
+//! the member is there and has come as far as the others, and it is asked for when the store is known to have gone on and nothing comes.
+//! A member that stays behind, frozen or cut off, is left for another long before its connection is found to be dead.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc::{self, error::TrySendError};
-use tonic::{Status, Streaming};
+use tokio::time::Instant;
+use tonic::Status;
 
-use super::client::{self, Client, Repeat, is_compacted, transient};
+use super::client::{self, Client, LATE, Repeat, Watching, is_compacted, transient};
 use super::keys::Keys;
-use super::proto::{self, RangeRequest, RangeResponse, WatchCreateRequest, WatchResponse};
+use super::proto::{self, ProgressRequest, RangeRequest, RangeResponse, WatchCreateRequest, WatchRequest};
 use super::{RANGE, end_of, start_of};
 use crate::{Error, Event, Record, Revision, Watch};
 
 /// A watch that could not be taken up again for so long ends.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A member that has not come as far as the store is known to be is left after so long, if it sends nothing new meanwhile.
+const BEHIND: Duration = Duration::from_millis(1200);
 /// Waits between two attempts to take it up.
 const BACKOFF: [Duration; 5] = [
     Duration::ZERO,
@@ -48,8 +52,47 @@ pub(super) enum Turn {
 
 /// An open stream of answers to one cursor.
 pub(super) struct Reader {
-    answers: Streaming<WatchResponse>,
+    watching: Watching,
     fragments: Vec<proto::Event>,
+    /// How far the member says that it is.
+    progress: Revision,
+    behind: Option<Behind>,
+}
+
+/// The member is known to be behind.
+#[derive(Debug, Clone, Copy)]
+struct Behind {
+    since: Instant,
+    /// How far it had to come.
+    wanted: Revision,
+    is_asked: bool,
+}
+
+/// Waits until a member that is `here` has stayed behind for too long. Dropped and begun again with every answer.
+async fn left_behind(
+    client: &Client,
+    requests: &mpsc::Sender<WatchRequest>,
+    here: Revision,
+    state: &mut Option<Behind>,
+) {
+    if state.is_some_and(|behind| behind.wanted <= here) {
+        *state = None;
+    }
+    if state.is_none() {
+        let mut newest = client.newest();
+        let Ok(wanted) = newest.wait_for(|newest| *newest > here).await.map(|newest| *newest) else {
+            // The client is there for as long as its watches are.
+            return std::future::pending().await;
+        };
+        *state = Some(Behind { since: Instant::now(), wanted, is_asked: false });
+    }
+    let Some(behind) = state.as_mut() else { return };
+    tokio::time::sleep_until(behind.since + LATE).await;
+    if !behind.is_asked {
+        behind.is_asked = true;
+        let _ = requests.try_send(WatchRequest { create: None, progress: Some(ProgressRequest {}) });
+    }
+    tokio::time::sleep_until(behind.since + BEHIND).await;
 }
 
 impl Cursor {
@@ -68,13 +111,23 @@ impl Cursor {
             prev_kv: true,
             fragment: true,
         };
-        Ok(Reader { answers: client.watch(create).await?, fragments: Vec::new() })
+        let watching = client.watch(create).await?;
+        Ok(Reader { watching, fragments: Vec::new(), progress: 0, behind: None })
     }
 
     /// Waits for the next answer and takes it in.
     pub(super) async fn read(&mut self, client: &Client, reader: &mut Reader) -> Turn {
         loop {
-            let answer = match reader.answers.message().await {
+            let Watching { answers, requests } = &mut reader.watching;
+            let here = self.reached.max(reader.progress);
+            let answer = tokio::select! {
+                biased;
+                answer = answers.message() => answer,
+                () = left_behind(client, requests, here, &mut reader.behind) => {
+                    Err(Status::unavailable("the watch's member is behind"))
+                }
+            };
+            let answer = match answer {
                 Ok(Some(answer)) => answer,
                 Ok(None) => return Turn::Broken(Status::unavailable("the watch's connection was closed")),
                 Err(status) => return Turn::Broken(status),
@@ -84,6 +137,11 @@ impl Cursor {
             }
             if answer.canceled {
                 return Turn::Broken(Status::unavailable(answer.cancel_reason));
+            }
+            if answer.events.is_empty() {
+                reader.progress = answer.header.map_or(0, |header| header.revision.max(0) as Revision);
+            } else {
+                reader.behind = None;
             }
             reader.fragments.extend(answer.events);
             if answer.fragment || reader.fragments.is_empty() {

@@ -77,6 +77,12 @@ impl Cluster {
         member.process = Some(command.spawn().expect("Debian's etcd-server is installed"));
     }
 
+    /// Stops it, or lets it go on: its connections stay open meanwhile, and nothing comes.
+    fn signal(&self, i: usize, signal: &str) {
+        let id = self.members[i].process.as_ref().expect("it runs").id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+
     pub fn kill(&mut self, i: usize) {
         if let Some(mut process) = self.members[i].process.take() {
             process.kill().unwrap();
@@ -221,6 +227,32 @@ async fn members_may_die_one_after_the_other() {
         seen.push(format!("{}={value}", &event.key[f.root.len()..]));
     }
     assert_eq!(seen, acknowledged, "every write once and in order");
+}
+
+/// Less than it takes to find out that a connection is dead, and much more than it takes to find out that others answer.
+const SILENT: Duration = Duration::from_secs(10);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_falls_silent_is_left_by_calls_and_watches() {
+    let cluster = Cluster::start(3);
+    let store = cluster.store().await;
+    let f = fixture(&store);
+    let mut watch = f.watch(f.revision().await).await;
+    for round in 0..3 {
+        // One of the three is the one that the watch is at, and one is the leader.
+        cluster.signal(round, "-STOP");
+        let seen = tokio::time::timeout(SILENT, async {
+            let value = round.to_string();
+            while !written(&f, "k", &value).await {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            next(&mut watch).await.value.map(|value| value.to_vec())
+        });
+        let seen = seen.await.unwrap_or_else(|_| panic!("member {round} holds everybody up"));
+        assert_eq!(seen, Some(round.to_string().into_bytes()));
+        cluster.signal(round, "-CONT");
+        ready(&cluster.member(round)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
