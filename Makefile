@@ -54,7 +54,7 @@ bench: ## Measure, as JSON lines; PEER_BIN=dir with upstream's programs and etcd
 	@$(CARGO) build --release --locked -p trireme -p bench --bins
 	@$(if $(PEER_BIN),BENCH_MARKDOWN=$${BENCH_MARKDOWN-BENCHMARKS.md}) target/release/bench $(BENCH)
 
-soak: ## The long runs: 100 kills under load on each store, 50 while definitions change, a node with 110 pods, 500 pods that come and go, 60 kills, 100 kills while volumes move between nodes, 64,000 connections, every odd value in every field, 20,000 seeds, a minute of each fuzz target
+soak: ## The long runs: 100 kills under load on each store, 50 while definitions change, a node with 110 pods, 500 pods that come and go, 60 kills, 100 kills while volumes move between nodes, 200 faults of three servers and two nodes, 64,000 connections, every odd value in every field, 20,000 seeds, a minute of each fuzz target
 	@scripts/packages build run test
 	@TRIREME_SOAK=1 $(CARGO) test --release --locked -p trireme --test it soak -- --nocapture --test-threads 1
 	@TRIREME_SOAK=1 $(CARGO) test --release --locked -p trireme --test it poison -- --nocapture

@@ -29,6 +29,23 @@ pub struct Histories {
     operations: Mutex<HashMap<String, Vec<Recorded<Operation>>>>,
     acknowledged: Mutex<Vec<(u64, String, u64)>>,
     failure: Mutex<String>,
+    pace: Mutex<Pace>,
+    /// Nanoseconds for which the machine let nobody run, as whoever sees that counts them.
+    pub stalled: AtomicU64,
+}
+
+/// When writes were acknowledged.
+struct Pace {
+    last: Instant,
+    stalled: u64,
+    longest: Duration,
+}
+
+impl Pace {
+    /// How long it is since the last write, but for the time in which nobody could run.
+    fn pause(&self, stalled: u64) -> Duration {
+        self.last.elapsed().saturating_sub(Duration::from_nanos(stalled.saturating_sub(self.stalled)))
+    }
 }
 
 impl Histories {
@@ -39,6 +56,8 @@ impl Histories {
             operations: Mutex::default(),
             acknowledged: Mutex::default(),
             failure: Mutex::default(),
+            pace: Mutex::new(Pace { last: Instant::now(), stalled: 0, longest: Duration::ZERO }),
+            stalled: AtomicU64::new(0),
         })
     }
 
@@ -70,6 +89,24 @@ impl Histories {
 
     fn fail(&self, what: &str, error: &Error) {
         *self.failure.lock() = format!("{what}: {error:?}");
+    }
+
+    fn acknowledge(&self, revision: u64, key: &str, value: u64) {
+        self.acknowledged.lock().push((revision, key.to_owned(), value));
+        self.paced(|_| ());
+    }
+
+    /// The longest time without an acknowledged write since this was asked for the last time, that since the last write included.
+    pub fn longest_pause(&self) -> Duration {
+        self.paced(|pace| std::mem::take(&mut pace.longest))
+    }
+
+    fn paced<T>(&self, then: impl FnOnce(&mut Pace) -> T) -> T {
+        let stalled = self.stalled.load(Ordering::Relaxed);
+        let mut pace = self.pace.lock();
+        pace.longest = pace.longest.max(pace.pause(stalled));
+        (pace.last, pace.stalled) = (Instant::now(), stalled.max(pace.stalled));
+        then(&mut pace)
     }
 
     /// How many writes were acknowledged so far.
@@ -150,7 +187,7 @@ pub async fn write(client: Client, histories: Arc<Histories>, keys: Arc<[String]
         histories.record(key, called, swap, outcome != Outcome::Unknown);
         if let Ok(Some(map)) = &result {
             let at = revision(map).parse().expect("revisions are numbers");
-            histories.acknowledged.lock().push((at, key.clone(), value));
+            histories.acknowledge(at, key, value);
         }
         if outcome == Outcome::Unknown {
             tokio::time::sleep(PAUSE).await;

@@ -1,17 +1,20 @@
-//! Three servers under load while servers and members of etcd are killed, frozen, cut off both ways and one way, and left without room on their disks: nothing acknowledged is lost, every key's history is explainable
-//! one operation after the other, and watchers miss, repeat and reorder nothing, nor list again. Short as a test, 200 faults as `make soak`; a failure names
-//! its seed, which `TRIREME_SEED` takes.
+//! Three servers and two nodes under load while servers, members of etcd and agents are killed, frozen, cut off both ways and one way, and left without room on
+//! their disks: nothing acknowledged is lost, every key's history is explainable one operation after the other, watchers miss, repeat and reorder nothing, nor
+//! list again, and pods go on running and answering. Short as a test, 200 faults as `make soak`, which also says how long writers had to wait at most; a failure
+//! names its seed, which `TRIREME_SEED` takes.
 //!
 //! Clocks are not set wrong: all machines here share the one of the kernel (time namespaces have no wall clock of their own), and a library that lies to programs
 //! lies to none that ask the kernel themselves, as etcd does.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use client::Client;
 use devnet::Loss;
+use k8s_openapi::api::core::v1::ConfigMap;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use testkit::build::config_map;
@@ -20,14 +23,17 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::machines::{BINARY, Host, Machines, signal};
+use super::nodes::Node;
 use crate::load::{Histories, Sequence, read, revision_now, watch, write};
 
 const WRITERS: u64 = 6;
 const WATCHERS: usize = 6;
 const KEYS: usize = 4;
 const SENTINEL: &str = "sentinel";
-/// A control plane that writes nothing by itself into the sequence of events.
-const QUIET: [&str; 2] = ["--disable-controller-manager", "--disable-scheduler"];
+/// Pods name their nodes. Controllers run: they let nodes in, and say where Services lead.
+const QUIET: [&str; 1] = ["--disable-scheduler"];
+/// The most that writers may have to wait when a minority is lost, on a machine that does nothing else.
+const PAUSE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
@@ -47,9 +53,16 @@ enum Fault {
     Mute,
     /// There is no room for what etcd writes.
     FullDisk,
+    /// An agent is killed; its pods go on.
+    Agent,
+    /// An agent stands still for a while.
+    FrozenAgent,
+    /// A node is cut off from the servers, and hears nobody or is heard by nobody.
+    CutOffNode,
+    DeafNode,
 }
 
-const FAULTS: [Fault; 8] = [
+const FAULTS: [Fault; 12] = [
     Fault::Lost,
     Fault::Server,
     Fault::Member,
@@ -58,6 +71,10 @@ const FAULTS: [Fault; 8] = [
     Fault::Deaf,
     Fault::Mute,
     Fault::FullDisk,
+    Fault::Agent,
+    Fault::FrozenAgent,
+    Fault::CutOffNode,
+    Fault::DeafNode,
 ];
 
 /// More than two elections of etcd take.
@@ -78,8 +95,12 @@ fn with_small_disk(directory: &Path) -> PathBuf {
     path
 }
 
+fn soak() -> bool {
+    std::env::var_os("TRIREME_SOAK").is_some()
+}
+
 fn faults() -> usize {
-    if std::env::var_os("TRIREME_SOAK").is_some() { 200 } else { FAULTS.len() }
+    if soak() { 200 } else { FAULTS.len() }
 }
 
 fn seed() -> u64 {
@@ -87,27 +108,69 @@ fn seed() -> u64 {
     given.unwrap_or_else(rand::random)
 }
 
+/// Counts, from a thread of its own, for how long nobody could run: that is no fault of the servers'.
+fn watch_machine(histories: &Arc<Histories>) {
+    const TURN: Duration = Duration::from_millis(10);
+    let histories: Weak<Histories> = Arc::downgrade(histories);
+    std::thread::spawn(move || {
+        while let Some(histories) = histories.upgrade() {
+            let begun = Instant::now();
+            std::thread::sleep(TURN);
+            let stalled = begun.elapsed().saturating_sub(2 * TURN).as_nanos();
+            histories.stalled.fetch_add(u64::try_from(stalled).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+    });
+}
+
+/// All that can be struck.
+struct Field {
+    nodes: [Node; 2],
+    hosts: [Host; 3],
+    /// Last: what runs on them ends before they do.
+    machines: Machines,
+}
+
+impl Field {
+    async fn make(home: &Path) -> Self {
+        let machines = Machines::make('f', 5).await;
+        let binary = with_small_disk(home);
+        let one = machines.server_as(binary.clone(), 1, &[&["--cluster-init"][..], &QUIET].concat()).await;
+        let nodes = [Node::join(&machines, 4, &one, home).await, Node::join(&machines, 5, &one, home).await];
+        let two = machines.join_as(binary.clone(), 2, &one, &QUIET).await;
+        let three = machines.join_as(binary, 3, &one, &QUIET).await;
+        let client = one.client();
+        // What controllers write by themselves is no part of the sequence of events.
+        testkit::object::<ConfigMap>(&client, "default", "kube-root-ca.crt", "the authority", |map| map.is_some())
+            .await;
+        for node in &nodes {
+            node.deploy(&client).await;
+        }
+        for node in &nodes {
+            node.answers(5).await;
+        }
+        Self { nodes, hosts: [one, two, three], machines }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn soak_faults_of_three_servers() {
+async fn soak_faults_of_three_servers_and_two_nodes() {
     let seed = seed();
     println!("seed {seed}");
     let mut random = StdRng::seed_from_u64(seed);
-    let machines = Machines::make('f', 3).await;
     let directory = tempfile::tempdir().expect("a directory");
-    let binary = with_small_disk(directory.path());
-    let one = machines.server_as(binary.clone(), 1, &[&["--cluster-init"][..], &QUIET].concat()).await;
-    let two = machines.join_as(binary.clone(), 2, &one, &QUIET).await;
-    let three = machines.join_as(binary, 3, &one, &QUIET).await;
-    let mut hosts = [one, two, three];
-    let servers: Vec<String> = (1..=3).map(|number| machines.url(number)[8..].to_owned()).collect();
-    let clients: Vec<Client> = hosts.iter().map(Host::client).collect();
+    let mut field = Field::make(directory.path()).await;
+    let servers: Vec<String> = (1..=3).map(|number| field.machines.url(number)[8..].to_owned()).collect();
+    let clients: Vec<Client> = field.hosts.iter().map(Host::client).collect();
     clients.iter().for_each(|client| client.set_servers(&servers));
+    let before = [field.nodes[0].containers(&clients[0]).await, field.nodes[1].containers(&clients[0]).await];
+    let asked_before = [0, 1].map(|number| field.nodes[number].asked().len());
 
     let (histories, sequence) = (Histories::new(), Arc::new(Sequence::default()));
+    watch_machine(&histories);
     let start = revision_now(&clients[0]).await;
     let mut watchers = JoinSet::new();
     for number in 0..WATCHERS {
-        let client = balanced(&hosts[number % 3], &servers);
+        let client = balanced(&field.hosts[number % 3], &servers);
         watchers.spawn(watch(client, Arc::clone(&sequence), start.clone(), SENTINEL));
     }
     for round in 0..faults() {
@@ -115,19 +178,14 @@ async fn soak_faults_of_three_servers() {
         let stop = CancellationToken::new();
         let mut writers = JoinSet::new();
         for number in 0..WRITERS {
-            let client = balanced(&hosts[number as usize % 3], &servers);
+            let client = balanced(&field.hosts[number as usize % 3], &servers);
             writers.spawn(write(client, Arc::clone(&histories), Arc::clone(&keys), random.random(), stop.clone()));
         }
         progress(&histories, 30, seed).await;
         // Each kind once in a short run, any of them in a long one.
         let any = FAULTS[random.random_range(0..FAULTS.len())];
         let fault = FAULTS.get(round).copied().unwrap_or(any);
-        let victim = random.random_range(0..3);
-        let begun = Instant::now();
-        println!("fault {round}: {fault:?} of server {}", victim + 1);
-        strike(fault, &mut hosts[victim], &machines, victim + 1, &histories, seed).await;
-        println!("  over after {:?}", begun.elapsed());
-        progress(&histories, 30, seed).await;
+        strike_and_judge(round, fault, &mut field, &mut random, &histories, seed).await;
         stop.cancel();
         while let Some(writer) = writers.join_next().await {
             writer.expect("a writer that does not panic");
@@ -153,6 +211,80 @@ async fn soak_faults_of_three_servers() {
     eventually("every watcher reaches the end", finish).await;
     sequence.check_complete(&histories, seed);
     println!("{} acknowledged writes, {} events, {WATCHERS} watchers", histories.acknowledged(), sequence.len());
+    for ((node, before), asked_before) in field.nodes.iter().zip(before).zip(asked_before) {
+        undisturbed(node, &clients[0], &before, asked_before, seed).await;
+    }
+}
+
+/// Its pods have run all the time, and answered every question; and the agent works.
+async fn undisturbed(node: &Node, client: &Client, before: &[(String, String, i32)], asked_before: usize, seed: u64) {
+    node.answers(1).await;
+    let asked = node.asked().split_off(asked_before);
+    let unanswered: Vec<f64> = asked.iter().filter(|(_, answered)| !answered).map(|(time, _)| *time).collect();
+    assert!(
+        unanswered.is_empty(),
+        "seed {seed}: unanswered on {} at {unanswered:?}:\n{}",
+        node.machine.name,
+        node.log()
+    );
+    let pause = asked.windows(2).map(|pair| pair[1].0 - pair[0].0).fold(0.0, f64::max);
+    println!("{}: {} questions answered, at most {pause:.1} s between two", node.machine.name, asked.len());
+    node.works(client).await;
+    assert_eq!(node.containers(client).await, before, "seed {seed}: pods of {} run on", node.machine.name);
+}
+
+/// Makes a fault and mends it, and looks at how long writers had to wait.
+async fn strike_and_judge(
+    round: usize,
+    fault: Fault,
+    field: &mut Field,
+    random: &mut StdRng,
+    histories: &Histories,
+    seed: u64,
+) {
+    let begun = Instant::now();
+    histories.longest_pause();
+    match fault {
+        Fault::Agent | Fault::FrozenAgent | Fault::CutOffNode | Fault::DeafNode => {
+            let node = &field.nodes[random.random_range(0..2)];
+            println!("fault {round}: {fault:?} of {}", node.machine.name);
+            strike_node(fault, node, histories, seed).await;
+        }
+        _ => {
+            let victim = random.random_range(0..3);
+            println!("fault {round}: {fault:?} of server {}", victim + 1);
+            strike(fault, &mut field.hosts[victim], &field.machines, victim + 1, histories, seed).await;
+        }
+    }
+    progress(histories, 30, seed).await;
+    let pause = histories.longest_pause();
+    println!("  over after {:?}, at most {pause:?} without a write", begun.elapsed());
+    assert!(!soak() || pause <= PAUSE, "seed {seed}: {fault:?} kept everybody from writing for {pause:?}");
+}
+
+async fn strike_node(fault: Fault, node: &Node, histories: &Histories, seed: u64) {
+    match fault {
+        Fault::Agent => {
+            node.signal("-KILL").await;
+            lasts(histories, seed).await;
+            node.start().await;
+        }
+        Fault::FrozenAgent => {
+            node.signal("-STOP").await;
+            lasts(histories, seed).await;
+            node.signal("-CONT").await;
+        }
+        Fault::CutOffNode => {
+            devnet::connect(&node.machine, false).await.expect("cut off");
+            lasts(histories, seed).await;
+            devnet::connect(&node.machine, true).await.expect("joined again");
+        }
+        _ => {
+            devnet::lose(&node.machine, Loss::Incoming).await.expect("cut off one way");
+            lasts(histories, seed).await;
+            devnet::lose(&node.machine, Loss::Nothing).await.expect("joined again");
+        }
+    }
 }
 
 /// A client of this server that knows the others.
@@ -222,6 +354,9 @@ async fn strike(fault: Fault, host: &mut Host, machines: &Machines, number: usiz
                 }
             })
             .await;
+        }
+        Fault::Agent | Fault::FrozenAgent | Fault::CutOffNode | Fault::DeafNode => {
+            unreachable!("these are faults of nodes")
         }
     }
 }

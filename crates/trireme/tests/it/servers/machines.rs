@@ -1,14 +1,15 @@
 //! Machines for servers that share a cluster: network namespaces, each with a server and its member of etcd. Gone with the test, etcd too.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::process::Output;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use client::Client;
 use devnet::{Layout, Machine};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use testkit::{Place, Server, ServerOptions, eventually};
+use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_trireme");
@@ -36,6 +37,29 @@ impl Machines {
 
     pub fn address(&self, number: usize) -> IpAddr {
         self.machine(number).address.into()
+    }
+
+    /// The host's own address among them.
+    pub fn host(&self) -> IpAddr {
+        self.layout.host().into()
+    }
+
+    /// What one machine sends to the server of another goes here instead, and it does not know; nowhere else for `None`.
+    pub async fn divert(&self, from: usize, to: usize, instead: Option<SocketAddr>) {
+        const TABLE: &str = "trireme-divert";
+        let mut rules = format!("add table ip {TABLE}\ndelete table ip {TABLE}\n");
+        if let Some(instead) = instead {
+            rules.push_str(&format!(
+                "table ip {TABLE} {{\n  chain out {{\n    type nat hook output priority -100;\n    \
+                 ip daddr {} tcp dport {PORT} dnat to {instead}\n  }}\n}}\n",
+                self.address(to)
+            ));
+        }
+        let place = format!("--net=/run/netns/{}", self.machine(from).namespace);
+        let mut command = Command::new("nsenter");
+        let mut child = command.args([&place, "nft", "-f", "-"]).stdin(Stdio::piped()).spawn().expect("nft");
+        child.stdin.take().expect("its input").write_all(rules.as_bytes()).await.expect("it reads");
+        assert!(child.wait().await.is_ok_and(|status| status.success()), "{rules}");
     }
 
     pub fn url(&self, number: usize) -> String {

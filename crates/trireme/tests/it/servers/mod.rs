@@ -1,9 +1,12 @@
 //! Several servers of one cluster: they join, share an etcd that they look after, and survive the loss of one.
 
 mod faults;
-mod machines;
+pub mod machines;
 mod moving;
+mod nodes;
 mod peers;
+mod relay;
+mod rolling;
 
 use std::time::Duration;
 
@@ -17,7 +20,8 @@ use serde_json::json;
 use testkit::build::{config_map, deployment};
 use testkit::eventually;
 
-use machines::{Host, Machines};
+use machines::{Host, Machines, PORT};
+use relay::Relay;
 
 fn step(name: &str) {
     println!("--- {name}");
@@ -33,7 +37,7 @@ async fn three_servers_share_a_cluster_and_survive_the_loss_of_one() {
     one.lists(&all[..1]).await;
     refused_joins(&machines, &one).await;
     step("others join");
-    let two = machines.join(2, &one, &[]).await;
+    let two = overheard(&machines, &one).await;
     let mut three = machines.join(3, &one, &[]).await;
     for host in [&one, &two, &three] {
         host.lists(&all).await;
@@ -162,6 +166,28 @@ async fn has_three_members(host: &Host) {
     assert!(success && said.matches(" after").count() == 3, "{said}");
     let (success, said) = host.etcd_command(&["remove", "nobody"]).await;
     assert!(!success && said.contains("etcd has no member nobody"), "{said}");
+}
+
+/// A server joins over a wire that somebody listens to, who learns nothing of it.
+async fn overheard(machines: &Machines, one: &Host) -> Host {
+    let relay = Relay::to((machines.host(), 0).into(), (machines.address(1), PORT).into()).await;
+    machines.divert(2, 1, Some(relay.address)).await;
+    let token = one.server_token().await;
+    let two = machines.server(2, &["--join", &machines.url(1), "--token", &token]).await;
+    machines.divert(2, 1, None).await;
+    assert!(relay.connections() > 0 && relay.heard() > 10_000, "it joined over that wire");
+    let read = |name: &str| std::fs::read_to_string(two.server.data_dir().join(name)).expect("it got it");
+    let secret = token.split(['.', '@']).nth(1).expect("a secret");
+    for secret in [secret, "PRIVATE KEY"] {
+        assert!(!relay.has(secret), "{secret:?} went over the wire in clear");
+    }
+    for name in ["pki/ca.key", "pki/sa.key", "pki/front-proxy-ca.key"] {
+        let key = read(name);
+        let line = key.lines().nth(1).expect("a key in PEM");
+        assert!(!relay.has(line), "{name} went over the wire in clear");
+    }
+    assert!(!two.server.log_text().contains(secret), "{}", two.server.log_text());
+    two
 }
 
 /// Each server has a Lease of its own.
