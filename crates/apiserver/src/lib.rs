@@ -110,6 +110,8 @@ pub struct Config {
     pub front_proxy_client: Option<pki::Pair>,
     /// Who vouches for the other servers of the cluster, in PEM: they are asked for what this one does not have. None asks nobody.
     pub peer_authority: Option<String>,
+    /// Where the other servers reach this one, if not where everybody does.
+    pub peer_advertise: Option<SocketAddr>,
     /// Signs the tokens of service accounts.
     pub service_account_key: pki::PrivateKey,
     /// Who is believed to be whom.
@@ -171,6 +173,7 @@ impl Config {
             kubelet_client,
             front_proxy_client: None,
             peer_authority: None,
+            peer_advertise: None,
             service_account_key,
             authentication: authentication::Settings::default(),
             authorization: authorization::Settings::default(),
@@ -238,6 +241,7 @@ impl Server {
         let address = listener.address().map_err(|source| Error::Listen { address: config.address, source })?;
         let place = bootstrap::Place { advertise: config.advertise, port: address.port() };
         let (clock, reconciler) = (config.clock.clone(), config.endpoint_reconciler);
+        let identity = servers::Identity::new(SocketAddr::new(place.advertise, place.port), config.peer_advertise);
         let shutdown_delay = config.shutdown_delay;
         let Wired { gates, api, health, aggregator, uses, published, peers } =
             wire(config, service_ranges, place).await?;
@@ -245,7 +249,7 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let serving = tokio::spawn(listener.serve(gates.clone(), clock, stopped));
         let loopback = Loopback::new(&gates);
-        let mut presence = servers::Presence::begin(&api, &loopback, place, reconciler).await?;
+        let mut presence = servers::Presence::begin(&api, &loopback, place, reconciler, identity).await?;
         bootstrap::run(&api, &loopback, place, &presence.at_start()).await.map_err(Error::Bootstrap)?;
         let following = extension::start(&api, loopback.clone(), published, aggregator.clone()).await;
         let aggregating = aggregator.start(Arc::new(loopback.clone())).await;

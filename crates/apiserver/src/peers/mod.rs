@@ -42,6 +42,8 @@ const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroup
                          application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 /// Of a server's discovery, all of it.
 const MAX_DOCUMENT: usize = 16 << 20;
+/// What every server's certificate is good for, at whatever address its peers reach it.
+const SERVER_NAME: &str = "kubernetes.default.svc";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// When a peer that could not be asked is asked again: so soon, and later and later.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -126,9 +128,7 @@ impl Peers {
     }
 
     fn target(&self, authority: String) -> Target {
-        let host = authority.rsplit_once(':').map_or(&*authority, |(host, _)| host);
-        let server_name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        Target { authority, server_name, tls: self.tls.clone() }
+        Target { authority, server_name: SERVER_NAME.to_owned(), tls: self.tls.clone() }
     }
 
     /// This server's discovery with the group versions that only peers have, for clients that did not come by a peer.

@@ -37,15 +37,15 @@ pub(crate) struct Identity {
     name: String,
     holder: String,
     host: String,
-    address: SocketAddr,
+    peers: SocketAddr,
 }
 
 impl Identity {
-    /// Of a server that others reach at this address.
-    pub(crate) fn new(address: SocketAddr) -> Self {
-        let (host, name) = (host(), name_at(address));
+    /// Of a server that everybody reaches at this address, and its peers perhaps at another.
+    pub(crate) fn new(address: SocketAddr, peers: Option<SocketAddr>) -> Self {
+        let (host, name, peers) = (host(), name_at(address), peers.unwrap_or(address));
         let holder = format!("{name}_{:032x}", rand::random::<u128>());
-        Self { name, holder, host, address }
+        Self { name, holder, host, peers }
     }
 
     /// Renews it, and takes those of others away that are long gone, for as long as it is polled.
@@ -94,7 +94,7 @@ impl Identity {
         lease["metadata"]["namespace"] = "kube-system".into();
         name(&mut lease, "labels", COMPONENT.0, COMPONENT.1);
         name(&mut lease, "labels", HOST, &self.host);
-        name(&mut lease, "annotations", PEER, &self.address.to_string());
+        name(&mut lease, "annotations", PEER, &self.peers.to_string());
         lease["spec"]["holderIdentity"] = self.holder.as_str().into();
         lease["spec"]["leaseDurationSeconds"] = DURATION.into();
         lease["spec"]["renewTime"] = format!("{now:.6}").into();
@@ -196,12 +196,15 @@ mod tests {
 
     #[test]
     fn a_renewal_keeps_what_others_wrote() {
-        let identity = Identity::new("192.0.2.1:6443".parse().expect("an address"));
+        let address = |text: &str| text.parse().expect("an address");
+        let identity = Identity::new(address("192.0.2.1:6443"), Some(address("[fd00::1]:7443")));
         let known = json!({"metadata": {"resourceVersion": "7", "labels": {"mine": "yes"}}});
         let lease = identity.renewed(known, "2026-01-01T00:00:00Z".parse().expect("a time"));
         assert_eq!(lease["metadata"]["labels"]["mine"], "yes");
         assert_eq!(lease["metadata"]["labels"][COMPONENT.0], "kube-apiserver");
         assert_eq!(lease["spec"]["renewTime"], "2026-01-01T00:00:00.000000Z");
         assert_eq!(lease["metadata"]["resourceVersion"], "7");
+        assert_eq!(lease["metadata"]["annotations"][PEER], "[fd00::1]:7443");
+        assert_eq!(identity.name, name_at(address("192.0.2.1:6443")), "its name is where everybody reaches it");
     }
 }

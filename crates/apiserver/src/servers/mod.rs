@@ -22,6 +22,7 @@ use store::{Event, Expect, Op, Outcome, Range, Store, Txn};
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use identity::Identity;
 pub(crate) use presence::Presence;
 
 /// Where the keys are, as upstream has them.

@@ -1,7 +1,7 @@
 //! One server among the others, from its start to its end: it is found when it is ready, and not found any more before it stops.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +36,7 @@ impl Presence {
         loopback: &Loopback,
         place: Place,
         reconciler: EndpointReconciler,
+        identity: Identity,
     ) -> Result<Self, store::Error> {
         let servers = Arc::new(Servers::new(api.store.clone(), place.advertise, reconciler));
         servers.begin().await?;
@@ -44,7 +45,7 @@ impl Presence {
             loopback: loopback.clone(),
             place,
             servers,
-            identity: Identity::new(SocketAddr::new(place.advertise, place.port)),
+            identity,
             stop: CancellationToken::new(),
             renewing: Vec::new(),
         })

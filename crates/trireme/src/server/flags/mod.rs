@@ -318,6 +318,8 @@ mod tests {
             ("--kubelet-client-certificate {}/junk --kubelet-client-key {}/junk", "--kubelet-client-certificate:"),
             ("--kubelet-certificate-authority {}/junk", "--kubelet-certificate-authority:"),
             ("--kubelet-preferred-address-types Nearest", "Nearest"),
+            ("--peer-ca-file {}/junk", "--peer-ca-file:"),
+            ("--peer-advertise-ip here", "--peer-advertise-ip"),
             ("--service-account-max-token-expiration 1s", "--service-account-max-token-expiration: must be between"),
             ("--service-account-jwks-uri http://a", "--service-account-jwks-uri: requires https scheme"),
             (

@@ -1,5 +1,6 @@
 //! Options of how the API server serves, and of how it speaks to kubelets.
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -47,6 +48,25 @@ pub struct Options {
     /// How this server speaks to kubelets.
     #[command(flatten)]
     pub kubelets: Kubelets,
+    /// How servers of a cluster pass requests to each other.
+    #[command(flatten)]
+    pub peers: Peers,
+}
+
+/// How servers of a cluster pass requests to each other.
+#[derive(Debug, Args)]
+#[group(skip)]
+#[command(next_help_heading = "Peers")]
+pub struct Peers {
+    /// Authorities of the other servers' certificates, which must be good for kubernetes.default.svc [default: the cluster's own].
+    #[arg(long, value_name = "FILE")]
+    pub peer_ca_file: Option<PathBuf>,
+    /// Where the other servers reach this one, if not where everybody does. It counts together with --peer-advertise-port only.
+    #[arg(long, value_name = "IP")]
+    pub peer_advertise_ip: Option<IpAddr>,
+    /// The port of --peer-advertise-ip.
+    #[arg(long, value_name = "PORT")]
+    pub peer_advertise_port: Option<u16>,
 }
 
 /// How this server speaks to kubelets.
@@ -82,6 +102,8 @@ pub struct Read {
     pub kubelet_client: Option<pki::Pair>,
     kubelet_authority: Option<String>,
     kubelet_addresses: Vec<String>,
+    peer_authority: Option<String>,
+    peer_advertise: Option<SocketAddr>,
 }
 
 impl Options {
@@ -119,6 +141,8 @@ impl Options {
             kubelet_client: self.kubelets.client()?,
             kubelet_authority: self.kubelets.authority()?,
             kubelet_addresses: self.kubelets.kubelet_preferred_address_types.clone(),
+            peer_authority: self.peers.authority()?,
+            peer_advertise: self.peers.address(),
         })
     }
 }
@@ -149,6 +173,16 @@ impl Kubelets {
     }
 }
 
+impl Peers {
+    fn authority(&self) -> Result<Option<String>, Error> {
+        self.peer_ca_file.as_deref().map(|path| certificates("peer-ca-file", path)).transpose()
+    }
+
+    fn address(&self) -> Option<SocketAddr> {
+        Some(SocketAddr::new(self.peer_advertise_ip?, self.peer_advertise_port?))
+    }
+}
+
 impl Read {
     /// The settings of an API server that serves so.
     pub fn configure(&self, config: &mut apiserver::Config, keys: &pki::Cluster) -> Result<(), Error> {
@@ -156,6 +190,10 @@ impl Read {
         config.request_timeout = self.request_timeout;
         config.min_request_timeout = self.min_request_timeout;
         config.kubelet_addresses = self.kubelet_addresses.clone();
+        config.peer_advertise = self.peer_advertise;
+        if config.peer_authority.is_some() && self.peer_authority.is_some() {
+            config.peer_authority.clone_from(&self.peer_authority);
+        }
         let shown = self.kubelet_client.as_ref().unwrap_or(&keys.kubelet_client);
         let believed = match (&self.kubelet_authority, &self.kubelet_client) {
             (Some(authority), _) => pki::Believed::Authorities(authority),

@@ -9,10 +9,12 @@ use machinery::rest::{Body, Payload};
 use serde_json::{Value, json};
 use testkit::eventually;
 
-use super::machines::Machines;
+use super::machines::{Host, Machines, PORT};
+use super::relay::Relay;
 use super::step;
 
 const QUIET: [&str; 2] = ["--disable-controller-manager", "--disable-scheduler"];
+const LACKS: [&str; 2] = ["--runtime-config", "batch/v1=false"];
 const JOBS: &str = "/apis/batch/v1/namespaces/default/cronjobs";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -51,7 +53,7 @@ fn groups(discovery: &str) -> Vec<String> {
 async fn a_server_passes_on_what_only_a_peer_can_answer() {
     let machines = Machines::make('p', 2).await;
     let mut one = machines.server(1, &[&["--cluster-init"][..], &QUIET].concat()).await;
-    let two = machines.join(2, &one, &[&QUIET[..], &["--runtime-config", "batch/v1=false"]].concat()).await;
+    let mut two = machines.join(2, &one, &[&QUIET[..], &LACKS].concat()).await;
     let (has, lacks) = (one.client(), two.client());
 
     step("what the other server has is found out");
@@ -107,6 +109,48 @@ async fn a_server_passes_on_what_only_a_peer_can_answer() {
     one.start_again_with(&QUIET).await;
     eventually("it is back", async {
         while get(&lacks, JOBS, &[]).await.0 != 200 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    elsewhere_and_believed_by_file(&machines, &mut one, &mut two).await;
+}
+
+/// Where a server says that its peers reach it, and whom a file says that they believe.
+async fn elsewhere_and_believed_by_file(machines: &Machines, one: &mut Host, two: &mut Host) {
+    step("at another address");
+    let relay = Relay::to((machines.host(), 0).into(), (machines.address(1), PORT).into()).await;
+    let (ip, port) = (relay.address.ip().to_string(), relay.address.port().to_string());
+    let advertised = ["--peer-advertise-ip", &ip, "--peer-advertise-port", &port];
+    assert!(one.server.stop().await, "{}", one.server.log_text());
+    one.start_again_with(&[&QUIET[..], &advertised].concat()).await;
+    let lacks = two.client();
+    eventually("it is asked there", async {
+        while get(&lacks, JOBS, &[]).await.0 != 200 || relay.connections() == 0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    assert_eq!(one.listed().await, [1, 2].map(|number| machines.address(number).to_string()), "for peers alone");
+
+    step("an authority that vouches for no server");
+    let authority = |name: &str| one.server.data_dir().join("pki").join(name).display().to_string();
+    let (other, own) = (authority("front-proxy-ca.crt"), authority("ca.crt"));
+    assert!(two.server.stop().await, "{}", two.server.log_text());
+    two.start_again_with(&[&QUIET[..], &LACKS, &["--peer-ca-file", &other]].concat()).await;
+    let failed = r#"apiserver_peer_discovery_sync_errors_total{type="fetch_discovery"}"#;
+    eventually("the peer is not believed", async {
+        while !get(&two.client(), "/metrics", &[]).await.1.contains(failed) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    assert_eq!(get(&two.client(), JOBS, &[]).await.0, 404);
+    step("and the one that does");
+    assert!(two.server.stop().await, "{}", two.server.log_text());
+    two.start_again_with(&[&QUIET[..], &LACKS, &["--peer-ca-file", &own]].concat()).await;
+    eventually("the peer is believed", async {
+        while get(&two.client(), JOBS, &[]).await.0 != 200 {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     })
