@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use node::etcd::Etcd;
 use store::etcd::{Health, Member, Members};
 
+use crate::backup::Access;
 use crate::component::Failure;
 use crate::servers::{Directory, Record};
 
@@ -36,8 +37,14 @@ pub enum Command {
     Snapshot {
         #[command(flatten)]
         place: Place,
-        /// The file to write; it must not exist.
-        file: PathBuf,
+        /// The file to write; it must not exist. With `--to` its name in the bucket [default there: etcd-TIME.snapshot].
+        #[arg(required_unless_present = "to")]
+        file: Option<PathBuf>,
+        /// Send it to a bucket instead of keeping it here: s3://BUCKET/PREFIX.
+        #[arg(long, value_name = "ADDRESS")]
+        to: Option<s3::Address>,
+        #[command(flatten)]
+        s3: Access,
     },
     /// Make every member give back the room on disk that it does not use, one after the other, the leader last.
     Defrag {
@@ -82,15 +89,53 @@ pub async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Members { place } => members(&place.open()?).await,
         Command::Remove { place, name } => remove(&place.open()?, &name).await,
-        Command::Snapshot { place, file } => {
-            let directory = place.open()?;
-            let size = Members::open(&directory.reach(directory.endpoints()))?.snapshot(&file).await?;
-            println!("{} bytes written to {}", size, file.display());
-            Ok(())
-        }
+        Command::Snapshot { place, file, to, s3 } => match (file, to) {
+            (file, Some(address)) => send(&place.open()?, file.as_deref(), &address, &s3).await,
+            (Some(file), None) => {
+                let size = snapshot(&place.open()?, &file).await?;
+                println!("{size} bytes written to {}", file.display());
+                Ok(())
+            }
+            (None, None) => Err("a file or --to is wanted".into()),
+        },
         Command::Defrag { place } => defrag(&place.open()?).await,
         Command::Recover { place, etcd_binary } => recover(&place, &etcd_binary).await,
     }
+}
+
+async fn snapshot(directory: &Directory, file: &Path) -> Result<u64, Failure> {
+    Ok(Members::open(&directory.reach(directory.endpoints()))?.snapshot(file).await?)
+}
+
+/// Sends a snapshot to a bucket. It is here only until it is there: whole, and its hash compared, before the first of it leaves.
+async fn send(
+    directory: &Directory,
+    file: Option<&Path>,
+    address: &s3::Address,
+    access: &Access,
+) -> Result<(), Failure> {
+    let name = match file {
+        Some(file) => {
+            let plain = file.components().count() == 1 && file.file_name().is_some();
+            let name = file.to_str().filter(|_| plain);
+            name.ok_or_else(|| format!("{} is no name for a snapshot in a bucket", file.display()))?.to_owned()
+        }
+        None => format!("etcd-{}.snapshot", jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ")),
+    };
+    // What is wrong with the bucket's address is said before anything is made.
+    let bucket = access.bucket(address)?;
+    let here = directory.path.join("snapshot.part");
+    if here.exists() {
+        // Of a command that was killed.
+        std::fs::remove_file(&here)?;
+    }
+    let size = snapshot(directory, &here).await?;
+    let key = address.key(&name);
+    let sent = bucket.upload(&key, &here).await;
+    std::fs::remove_file(&here)?;
+    sent?;
+    println!("{size} bytes written to s3://{}/{key}", address.bucket);
+    Ok(())
 }
 
 async fn members(directory: &Directory) -> Result<(), Failure> {

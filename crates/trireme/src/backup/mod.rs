@@ -115,6 +115,12 @@ pub struct Access {
 }
 
 impl Access {
+    /// The bucket of an address, with the credentials that are found.
+    pub fn bucket(&self, address: &s3::Address) -> Result<s3::Bucket, s3::Error> {
+        let settings = s3::Settings::find(&self.given(), |name| std::env::var(name).ok())?;
+        Ok(s3::Bucket::new(settings, &address.bucket))
+    }
+
     fn given(&self) -> s3::Given {
         let Self { s3_endpoint, s3_region, s3_credentials, s3_ca_file } = self.clone();
         s3::Given { endpoint: s3_endpoint, region: s3_region, credentials: s3_credentials, authorities: s3_ca_file }

@@ -10,6 +10,7 @@ use testkit::{Server, ServerOptions, eventually, free_port};
 use tokio::process::{Child, Command};
 
 use super::{installed, programs};
+use crate::servers::machines::Host;
 
 const ADDRESS: &str = "s3://backups/clusters/one";
 
@@ -49,8 +50,12 @@ impl Bucket {
 
     /// Runs `trireme backup` with keys in the environment.
     async fn backup(&self, secret: &str, arguments: &[&str]) -> (bool, String) {
+        self.run(secret, &[&["backup"], arguments].concat()).await
+    }
+
+    async fn run(&self, secret: &str, arguments: &[&str]) -> (bool, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_trireme"));
-        command.arg("backup").args(arguments).args(["--s3-endpoint", &self.endpoint, "--s3-region", "eu-central-1"]);
+        command.args(arguments).args(["--s3-endpoint", &self.endpoint, "--s3-region", "eu-central-1"]);
         command.env("AWS_ACCESS_KEY_ID", &self.id).env("AWS_SECRET_ACCESS_KEY", secret);
         said(&command.kill_on_drop(true).output().await.expect("the binary runs"))
     }
@@ -129,4 +134,48 @@ async fn backups_go_to_a_bucket_and_come_back_from_it() {
     let large = server.client().get::<ConfigMap>("default", "large-19").await.expect("it is back");
     assert_eq!(large.data.expect("data")["k"].len(), 1_000_000);
     assert!(server.stop().await, "a clean stop:\n{}", server.log_text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snapshot_of_etcd_goes_to_a_bucket() {
+    let (Some(_), Some(moto)) = (installed("s3"), installed("venv/bin/moto_server")) else { return };
+    let bucket = Bucket::make(&moto).await;
+    let ports = [free_port(), free_port()].map(|port| port.to_string());
+    let quiet = ["--disable-agent", "--disable-controller-manager", "--disable-scheduler", "--cluster-init"];
+    let own = ["--etcd-client-port", &ports[0], "--etcd-peer-port", &ports[1]];
+    let arguments = quiet.iter().chain(&own).map(|&argument| argument.to_owned()).collect();
+    let binary = env!("CARGO_BIN_EXE_trireme").into();
+    let host = Host { server: Server::start(ServerOptions { binary, arguments }).await };
+    host.client().create(&config_map("kept", "k", "v")).await.expect("created");
+    let data = host.data_dir();
+    let snapshot = ["etcd", "snapshot", "--data-dir", &data, "--to", ADDRESS];
+    let (sent, printed) = bucket.run("wrong", &snapshot).await;
+    assert!(!sent && printed.contains("SignatureDoesNotMatch"), "{printed}");
+    let (sent, printed) = bucket.run(&bucket.secret, &[&snapshot[..], &["../up"]].concat()).await;
+    assert!(!sent && printed.contains("is no name for a snapshot in a bucket"), "{printed}");
+    let (sent, printed) = bucket.run(&bucket.secret, &snapshot).await;
+    assert!(sent && printed.contains("bytes written to s3://backups/clusters/one/etcd-20"), "{printed}");
+    let (sent, printed) = bucket.run(&bucket.secret, &[&snapshot[..], &["etcd.snapshot"]].concat()).await;
+    assert!(sent && printed.trim().ends_with("bytes written to s3://backups/clusters/one/etcd.snapshot"), "{printed}");
+    assert!(!host.etcd_dir().join("snapshot.part").exists(), "nothing of it stays here");
+
+    // What came there, as somebody else's client reads it, is a database of etcd's, whole.
+    let there = data_of(&bucket, &moto, "clusters/one/etcd.snapshot").await;
+    assert_eq!(there.len().to_string(), printed.split_whitespace().next().expect("a size"));
+    assert_eq!(there[16..20], 0xed0c_daed_u32.to_le_bytes(), "a database");
+    let key = b"/registry/configmaps/default/kept";
+    assert!(there.windows(key.len()).any(|window| window == key), "it has what was written");
+}
+
+/// What a bucket holds, read by somebody else's client.
+async fn data_of(bucket: &Bucket, moto: &Path, key: &str) -> Vec<u8> {
+    let script = "import boto3,sys\n\
+                  it=boto3.client('s3',endpoint_url=sys.argv[1],region_name='eu-central-1')\n\
+                  sys.stdout.buffer.write(it.get_object(Bucket='backups',Key=sys.argv[2])['Body'].read())";
+    let mut python = Command::new(moto.with_file_name("python"));
+    python.args(["-c", script, &bucket.endpoint, key]);
+    python.env("AWS_ACCESS_KEY_ID", &bucket.id).env("AWS_SECRET_ACCESS_KEY", &bucket.secret);
+    let output = python.output().await.expect("Python runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
 }
