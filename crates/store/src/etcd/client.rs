@@ -274,7 +274,8 @@ impl Client {
                 self.term.fetch_max(found.term, Ordering::Relaxed);
                 missed = if found.answered(&members[chosen].endpoint) { 0 } else { missed + 1 };
                 // A write cannot be taken elsewhere, so one that is only slow gets more time.
-                if missed >= if repeat == Repeat::Freely { 1 } else { 2 } {
+                let enough = if repeat == Repeat::Freely { 1 } else { 2 };
+                if missed >= enough {
                     return first;
                 }
                 // A write went to a leader that is none any more: it is either done, and the answer would be here, or lost.
