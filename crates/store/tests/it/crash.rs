@@ -1,4 +1,4 @@
-//! SIGKILL under load: nothing acknowledged is lost, nothing seen by a watcher is undone, history is what it was.
+//! SIGKILL under load, and torn ends besides: nothing acknowledged is lost, nothing seen by a watcher is undone, history is what it was.
 //!
 //! The test binary runs itself again as the process to be killed. Every writer's operations follow from the seed, so what
 //! a store may hold is known: all that was acknowledged and, per writer, at most the one operation under way.
@@ -158,6 +158,9 @@ async fn survive(seed: u64, rounds: u64, compacting: bool) {
     for round in 0..rounds {
         let acks = rng.random_range(1..1500);
         let report = run_and_kill(dir.path(), seed, compacting, &steps, acks);
+        if compacting {
+            tear(dir.path(), &mut rng);
+        }
         let store = Embedded::open(dir.path(), options(compacting)).unwrap();
         let f = Fixture { store: Arc::clone(&store) as _, root: "/registry/".into() };
         let current = f.revision().await;
@@ -177,6 +180,32 @@ async fn survive(seed: u64, rounds: u64, compacting: bool) {
         if round % 2 == 0 {
             store.close().await;
         }
+    }
+}
+
+/// What a machine that lost its power leaves besides: the beginning of a group that nobody had an answer for, at the end of the log, and half a
+/// table of the past, once under the name that it has while it is made.
+fn tear(dir: &Path, rng: &mut StdRng) {
+    let named = |dir: &Path, extension: &str| {
+        let files = std::fs::read_dir(dir).into_iter().flatten().map(|entry| entry.unwrap().path());
+        let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == extension)).collect();
+        files.sort();
+        files.pop()
+    };
+    let newest = named(dir, "log").expect("a log");
+    let bytes = std::fs::read(&newest).unwrap();
+    // A group as there are others, cut somewhere; or whatever was on the disk before.
+    let torn: Vec<u8> = match rng.random_range(0..3) {
+        0 => vec![0; rng.random_range(1..5000)],
+        1 => (0..rng.random_range(1..5000)).map(|_| rng.random()).collect(),
+        _ => bytes[bytes.len().saturating_sub(rng.random_range(1..900))..].to_vec(),
+    };
+    std::fs::OpenOptions::new().append(true).open(&newest).unwrap().write_all(&torn).unwrap();
+    let history = dir.join("history");
+    if let Some(table) = named(&history, "past") {
+        let table = std::fs::read(table).unwrap();
+        let half = &table[..rng.random_range(0..table.len())];
+        std::fs::write(history.join("00000000000000000007.tmp"), half).unwrap();
     }
 }
 
