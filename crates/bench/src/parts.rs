@@ -9,8 +9,7 @@ use testkit::Server;
 use crate::server::{self, ALONE};
 use crate::versus::upstream::Upstream;
 use crate::{
-    Failure, Options, Target, attachments, controllers, custom, flood, gauntlet, kubectl, million, netpol, node,
-    scheduler, services, stalls, start, storage, versus,
+    Failure, Options, Target, attachments, controllers, custom, flood, gauntlet, history, kubectl, million, netpol, node, page, scheduler, services, stalls, start, storage, versus,
 };
 
 type Running<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>;
@@ -69,6 +68,16 @@ const PARTS: &[Part] = &[
         name: "kubectl",
         about: "commands of kubectl; beside another's with --peer-kubectl",
         run: |options| Box::pin(kubectl::run(options)),
+    },
+    Part {
+        name: "history",
+        about: "a day of a busy cluster in the past: its size, reads of it, starts with it",
+        run: |options| Box::pin(history::run(options)),
+    },
+    Part {
+        name: "page",
+        about: "the page with a long table in a real Chromium: paint, scrolling, memory, updates",
+        run: |options| Box::pin(page::run(options)),
     },
     Part { name: "stalls", about: "small requests beside large ones", run: |_| Box::pin(stalls::run()) },
     Part { name: "services", about: "Services, endpoints and DNS", run: |_| Box::pin(services::measure()) },

@@ -76,14 +76,19 @@ impl Browser {
         browser
     }
 
-    /// One order of the protocol, and its answer.
+    /// One order of the protocol about the page, and its answer.
     async fn order(&self, method: &str, params: Value) -> Value {
+        self.order_within(&self.session, method, params).await
+    }
+
+    /// One order about the page of a session, or about the whole browser.
+    async fn order_within(&self, session: &str, method: &str, params: Value) -> Value {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answered, answer) = oneshot::channel();
         self.waiting.lock().insert(id, answered);
         let mut order = json!({"id": id, "method": method, "params": params});
-        if !self.session.is_empty() {
-            order["sessionId"] = json!(self.session);
+        if !session.is_empty() {
+            order["sessionId"] = json!(session);
         }
         let mut bytes = order.to_string().into_bytes();
         bytes.push(0);
@@ -190,6 +195,30 @@ impl Browser {
         for letter in text.chars() {
             self.press(&letter.to_string()).await;
         }
+    }
+
+    /// Runs a script in every page that is opened from now on, before the page's own.
+    pub async fn before_pages(&self, script: &str) {
+        self.order("Page.addScriptToEvaluateOnNewDocument", json!({"source": script})).await;
+    }
+
+    /// Seconds that the page's main thread has worked since it was opened.
+    pub async fn worked(&self) -> f64 {
+        self.order("Performance.enable", json!({"timeDomain": "threadTicks"})).await;
+        let answer = self.order("Performance.getMetrics", json!({})).await;
+        let metrics = answer["metrics"].as_array().expect("metrics");
+        let worked = metrics.iter().find(|metric| metric["name"] == "TaskDuration").expect("Chromium has the figure");
+        worked["value"].as_f64().expect("seconds")
+    }
+
+    /// The process that draws the page. Empty pages have one of their own, which has hardly worked.
+    pub async fn tab_process(&self) -> u32 {
+        let answer = self.order_within("", "SystemInfo.getProcessInfo", json!({})).await;
+        let processes = answer["processInfo"].as_array().expect("processes").iter();
+        let tabs = processes.filter(|process| process["type"] == "renderer");
+        let worked = |process: &&Value| process["cpuTime"].as_f64().unwrap_or_default();
+        let tab = tabs.max_by(|one, other| worked(one).total_cmp(&worked(other))).expect("a page has a process");
+        tab["id"].as_u64().and_then(|id| u32::try_from(id).ok()).expect("a process id")
     }
 
     /// A picture of the page.
