@@ -220,6 +220,35 @@ async fn changes_say_when_who_and_which_fields() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn changes_of_huge_objects_come_in_shorter_pages_and_all_of_them_come() {
+    const CHANGES: usize = 25;
+    let server = Server::default().await;
+    let admin = server.admin();
+    let value = |round: usize| format!("{round}{}", "x".repeat(900_000));
+    let mut map = admin.create(&config_map("huge", "k", &value(0))).await.expect("a map");
+    for round in 1..CHANGES {
+        map.data = Some([("k".to_owned(), value(round))].into());
+        map = admin.update(&map).await.expect("a change");
+    }
+    let (mut pages, mut next) = (Vec::new(), String::new());
+    loop {
+        let page = get(&admin, &format!("{MAPS}/huge?changes=true&limit=500{next}")).await.expect("changes");
+        let items = page["items"].as_array().expect("items");
+        // What is long is left out, and said to be.
+        assert!(items.iter().all(|item| item["fields"].to_string().len() < 1_000), "{items:?}");
+        pages.push(items.len());
+        match page["metadata"]["continue"].as_str() {
+            Some(token) => next = format!("&continue={token}"),
+            None => break,
+        }
+    }
+    assert!(pages.len() > 1 && pages.iter().sum::<usize>() == CHANGES, "{pages:?}");
+    let then = get(&admin, &format!("{MAPS}/huge?at={}", version(&map) - 1)).await.expect("the past");
+    assert_eq!(then["data"]["k"], value(CHANGES - 2));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_lost_the_right_to_read_lost_the_past_too() {
     let server = Server::default().await;
     let admin = server.admin();

@@ -6,7 +6,7 @@ use machinery::rest::Response;
 use machinery::status::ApiError;
 use machinery::value;
 use serde_json::{Value, json};
-use store::{Change, Changes};
+use store::{Change, Changes, Revision};
 use threads::heavy;
 
 use super::{Api, Call, fields, lost, oldest, shown};
@@ -16,6 +16,11 @@ use crate::verbs::value_response;
 /// Changes in one answer, and the most that can be asked for.
 const PAGE: usize = 50;
 const MOST: usize = 500;
+/// How many are read at once: few at first, until it is known how large they are.
+const FIRST: usize = 10;
+const STEP: usize = 50;
+/// Bytes of objects after which an answer is long enough.
+const ENOUGH: usize = 16 << 20;
 
 impl Api {
     pub(super) async fn changes(&self, call: &Call<'_>) -> Result<Response, ApiError> {
@@ -41,13 +46,10 @@ impl Api {
         }
         let prefix = scope(call);
         let query = Changes { prefix, exact: !call.info.name.is_empty(), after, upto, limit };
-        let found = self.store.changes(query).await.map_err(|error| lost(error, after))?;
         let kept = self.store.kept().await.map_err(|error| lost(error, after))?;
-        let bytes = |change: &Change| {
-            change.value.as_ref().map_or(0, |v| v.len()) + change.previous.as_ref().map_or(0, |p| p.value.len())
-        };
+        let (found, more) = self.some_changes(query, after.max(kept.oldest)).await?;
         heavy::weigh(found.iter().map(bytes).sum()).await;
-        let last = found.last().filter(|_| found.len() == limit).map(|change| change.revision - 1);
+        let last = found.last().filter(|_| more).map(|change| change.revision - 1);
         let next = last.filter(|next| *next > after.max(kept.oldest));
         let mut metadata = json!({"resourceVersion": kept.latest.to_string()});
         if let Some(next) = next {
@@ -60,6 +62,30 @@ impl Api {
         });
         Ok(value_response(StatusCode::OK, list))
     }
+
+    /// So many changes, or fewer where the objects are large: an answer must not hold hundreds of them at once. Whether there may be more.
+    async fn some_changes(&self, query: Changes, floor: Revision) -> Result<(Vec<Change>, bool), ApiError> {
+        let (mut found, mut held, mut upto) = (Vec::new(), 0, query.upto);
+        while found.len() < query.limit && held < ENOUGH && upto > floor {
+            let step = if found.is_empty() { FIRST } else { STEP };
+            let limit = step.min(query.limit - found.len());
+            let step = Changes { upto, limit, ..query.clone() };
+            let some = self.store.changes(step).await.map_err(|error| lost(error, query.after))?;
+            let whole = some.len() < limit;
+            held += some.iter().map(bytes).sum::<usize>();
+            upto = some.last().map_or(upto, |change| change.revision - 1);
+            found.extend(some);
+            if whole {
+                return Ok((found, false));
+            }
+        }
+        Ok((found, upto > floor))
+    }
+}
+
+fn bytes(change: &Change) -> usize {
+    change.value.as_ref().map_or(0, |value| value.len())
+        + change.previous.as_ref().map_or(0, |previous| previous.value.len())
 }
 
 /// The keys that a request is about.
