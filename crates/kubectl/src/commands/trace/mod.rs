@@ -1,11 +1,13 @@
 //! `kubectl trace`: every hop on the way of an object and of what it owns, as a waterfall. Upstream has no such command; the server
 //! has to be this one.
 //!
-//! `gather` asks the server and the nodes, `story` puts together what they remember (pure), `waterfall` draws it (pure).
+//! `gather` asks the server and the nodes, `story` puts together what they remember (pure), `way` says what became
+//! of a pod's time until it was ready (pure), `waterfall` draws it (pure).
 
 mod gather;
 mod story;
 mod waterfall;
+mod way;
 
 use std::time::Duration;
 

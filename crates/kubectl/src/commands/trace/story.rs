@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::gather::{Amounts, Gathered, Member, Span};
+use super::way::{Claim, Way};
 
 /// A silence that ends a stretch.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -66,6 +67,8 @@ pub struct Chapter {
     /// How many owners are above it.
     pub depth: usize,
     pub rows: Vec<Row>,
+    /// Of a pod that became ready.
+    pub way: Option<Way>,
 }
 
 #[derive(Debug, Default)]
@@ -76,6 +79,8 @@ pub struct Story {
     pub chapters: Vec<Chapter>,
     /// How much of the length is in some span.
     pub accounted: Duration,
+    /// The rest of it.
+    pub gaps: Vec<Interval>,
     /// How many spans are remembered from before.
     pub earlier: usize,
     pub silent: Vec<(String, String)>,
@@ -111,13 +116,18 @@ impl Story {
         };
         let length = spans.iter().map(|(_, span)| interval(span).to).max().unwrap_or_default();
         let accounted = covered(spans.iter().map(|(_, span)| interval(span)));
+        let gaps = uncovered(spans.iter().map(|(_, span)| interval(span)));
         let mut chapters = Vec::new();
         for (at, depth) in order(&gathered.members) {
             let own: Vec<&Span> = spans.iter().filter(|(of, _)| *of == at).map(|(_, span)| span).collect();
             let rows = rows(&own, &interval);
-            chapters.push(Chapter { member: gathered.members[at].clone(), depth, rows });
+            let owners = owners(&gathered.members, at);
+            let family = spans.iter().filter(|(of, _)| *of == at || owners.contains(of));
+            let claims: Vec<Claim<'_>> =
+                family.map(|(of, span)| Claim { span, time: interval(span), own: *of == at }).collect();
+            chapters.push(Chapter { member: gathered.members[at].clone(), depth, rows, way: Way::of(&claims) });
         }
-        Self { begun: Some(begun), length, chapters, accounted, earlier, silent, spans }
+        Self { begun: Some(begun), length, chapters, accounted, gaps, earlier, silent, spans }
     }
 
     /// The row that took longest, with its object. What holds others is not asked: they say more.
@@ -141,7 +151,8 @@ impl Story {
             .iter()
             .map(|chapter| {
                 let Member { uid, name, owner, node } = &chapter.member;
-                json!({"uid": uid, "name": name, "owner": owner, "node": node, "depth": chapter.depth})
+                let way = chapter.way.as_ref().map_or(Value::Null, Way::json);
+                json!({"uid": uid, "name": name, "owner": owner, "node": node, "depth": chapter.depth, "way": way})
             })
             .collect();
         let spans: Vec<Value> = self
@@ -224,6 +235,17 @@ fn order(members: &[Member]) -> Vec<(usize, usize)> {
     found
 }
 
+/// The places of those that own this one, and of their owners.
+fn owners(members: &[Member], at: usize) -> Vec<usize> {
+    let mut found = vec![at];
+    while let Some(above) = found.last().and_then(|last| members.iter().position(|one| one.uid == members[*last].owner))
+        && !found.contains(&above)
+    {
+        found.push(above);
+    }
+    found.split_off(1)
+}
+
 /// Spans by what they are. Of an object's writes the first is told hop by hop; of the others, which are mostly statuses, the commits.
 fn rows(spans: &[&Span], interval: &impl Fn(&Span) -> Interval) -> Vec<Row> {
     let is_gate = |span: &Span| REQUEST.contains(&span.hop) && span.request != 0;
@@ -286,171 +308,20 @@ fn covered(times: impl Iterator<Item = Interval>) -> Duration {
     sum
 }
 
-#[cfg(test)]
-pub mod tests {
-    use super::*;
-
-    fn at(milliseconds: i64) -> Timestamp {
-        Timestamp::from_millisecond(1_900_000_000_000 + milliseconds).expect("a time")
-    }
-
-    /// A span in process `p` about an object: hop, stage, who, request, from, how long.
-    pub fn span(uid: &str, (hop, stage, by): (u8, &str, &str), request: u64, from: i64, took: u64) -> Span {
-        let verb = if request > 1 { "patch" } else { "create" };
-        Span {
-            hop,
-            name: format!("hop {hop}"),
-            stage: stage.to_owned(),
-            verb: verb.to_owned(),
-            by: by.to_owned(),
-            uid: uid.to_owned(),
-            request,
-            process: "p".to_owned(),
-            revision: 0,
-            decided: String::new(),
-            amounts: Amounts::default(),
-            start: at(from),
-            took: Duration::from_millis(took),
+/// The times between these, after the first.
+fn uncovered(times: impl Iterator<Item = Interval>) -> Vec<Interval> {
+    let mut times: Vec<Interval> = times.collect();
+    times.sort();
+    let (mut gaps, mut until) = (Vec::new(), Duration::ZERO);
+    for Interval { from, to } in times {
+        if from > until {
+            gaps.push(Interval { from: until, to: from });
         }
+        until = until.max(to);
     }
-
-    pub fn member(uid: &str, name: &str, owner: &str) -> Member {
-        let node = if name.starts_with("pod/") { "n1" } else { "" };
-        Member { uid: uid.to_owned(), name: name.to_owned(), owner: owner.to_owned(), node: node.to_owned() }
-    }
-
-    /// A Deployment, its ReplicaSet and a pod.
-    pub fn family() -> Gathered {
-        Gathered {
-            members: vec![
-                member("d", "deployment/web", ""),
-                member("p", "pod/web-1-a", "r"),
-                member("r", "replicaset/web-1", "d"),
-            ],
-            spans: vec![
-                span("", (2, "", ""), 1, 0, 1),
-                span("", (4, "webhook", "side.car"), 1, 2, 8),
-                span("d", (4, "", ""), 1, 1, 10),
-                span("d", (7, "", ""), 1, 11, 2),
-                span("d", (9, "", "deployment"), 0, 14, 3),
-                span("d", (9, "", "deployment"), 0, 30, 3),
-                span("d", (7, "", ""), 2, 33, 1),
-                span("r", (9, "", "replicaset"), 0, 18, 4),
-                span("p", (10, "bind", ""), 0, 25, 5),
-                span("p", (11, "pod", ""), 0, 30, 470),
-                span("p", (11, "pull", "web"), 0, 40, 300),
-                span("p", (11, "sandbox", ""), 0, 340, 100),
-                span("x", (7, "", ""), 9, 0, 5000),
-            ],
-            silent: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn owners_come_before_what_they_own_and_others_are_left_out() {
-        let story = Story::of(&family(), false);
-        let shown: Vec<(&str, usize, usize)> = story
-            .chapters
-            .iter()
-            .map(|chapter| (chapter.member.name.as_str(), chapter.depth, chapter.rows.len()))
-            .collect();
-        assert_eq!(shown, [("deployment/web", 0, 6), ("replicaset/web-1", 1, 1), ("pod/web-1-a", 2, 4)]);
-        assert_eq!(story.length, Duration::from_millis(500));
-        assert_eq!(story.earlier, 0);
-    }
-
-    #[test]
-    fn gates_belong_to_what_their_request_wrote_and_later_writes_are_counted() {
-        let story = Story::of(&family(), false);
-        let rows: Vec<(u8, &str, &str, usize)> = story.chapters[0]
-            .rows
-            .iter()
-            .map(|row| (row.hop, row.stage.as_str(), row.by.as_str(), row.times.len()))
-            .collect();
-        let expected = [
-            (2, "", "", 1),
-            (4, "", "", 1),
-            (4, "webhook", "side.car", 1),
-            (7, "", "", 1),
-            (9, "", "deployment", 2),
-            (7, "later writes", "", 1),
-        ];
-        assert_eq!(rows, expected);
-    }
-
-    #[test]
-    fn a_row_says_each_decision_once_with_what_was_counted() {
-        let mut family = family();
-        for (hop, decided, amounts) in [
-            (9, "scaled ReplicaSet web-1 from 1 to 2", Amounts::default()),
-            (9, "nothing to do", Amounts::default()),
-            (9, "nothing to do", Amounts::default()),
-            (7, "", Amounts { writes: 3, ..Amounts::default() }),
-        ] {
-            let by = if hop == 9 { "deployment" } else { "" };
-            let request = u64::from(hop == 7);
-            let span = Span { decided: decided.to_owned(), amounts, ..span("d", (hop, "", by), request, 5, 1) };
-            family.spans.push(span);
-        }
-        let story = Story::of(&family, false);
-        let said = |hop: u8| &story.chapters[0].rows.iter().find(|row| row.hop == hop).expect("a row").said;
-        assert_eq!(said(9)[..], ["scaled ReplicaSet web-1 from 1 to 2", "nothing to do"]);
-        assert_eq!(said(7)[..], ["in a group of 3 writes"]);
-        let pull = Span {
-            decided: "pulled".to_owned(),
-            amounts: Amounts { bytes: 12, ..Amounts::default() },
-            ..family.spans[10].clone()
-        };
-        assert_eq!(super::said(&pull), "pulled, 12 bytes");
-    }
-
-    #[test]
-    fn a_node_does_nothing_before_the_pod_is_bound_to_it() {
-        let mut family = family();
-        for (stage, from) in [("volumes", 3), ("start-container", 60)] {
-            family.spans.push(Span { process: "node".to_owned(), ..span("p", (11, stage, ""), 0, from, 7) });
-        }
-        let story = Story::of(&family, false);
-        let from = |stage: &str| {
-            let row = story.chapters[2].rows.iter().find(|row| row.stage == stage).expect("a row");
-            row.times[0].from.as_millis()
-        };
-        // Bound at 25; what the node's process says was 22 early, all of it.
-        assert_eq!((from("bind"), from("volumes"), from("start-container")), (25, 25, 82));
-        assert_eq!(from("pull"), 40, "what the server's own process says stays");
-    }
-
-    #[test]
-    fn what_was_before_a_long_silence_is_told_only_if_all_is_asked_for() {
-        let mut family = family();
-        for span in &mut family.spans {
-            span.start = span.start.checked_add(Duration::from_secs(60)).expect("a time");
-        }
-        family.spans.push(span("d", (7, "", ""), 77, 0, 1));
-        assert_eq!(Story::of(&family, false).earlier, 1);
-        let all = Story::of(&family, true);
-        assert_eq!((all.earlier, all.length), (0, Duration::from_millis(60_500)));
-    }
-
-    #[test]
-    fn the_longest_is_a_part_and_not_what_holds_it() {
-        let story = Story::of(&family(), false);
-        let (chapter, row) = story.longest().expect("one");
-        assert_eq!((chapter.member.name.as_str(), row.stage.as_str()), ("pod/web-1-a", "pull"));
-    }
-
-    #[test]
-    fn time_in_several_spans_counts_once() {
-        let interval = |from, to| Interval { from: Duration::from_millis(from), to: Duration::from_millis(to) };
-        let times = [interval(5, 9), interval(0, 4), interval(3, 6), interval(20, 21)];
-        assert_eq!(covered(times.into_iter()), Duration::from_millis(10));
-        // Nothing happened in 13..14, 17..18 and 22..25.
-        assert_eq!(Story::of(&family(), false).accounted, Duration::from_millis(495));
-    }
-
-    #[test]
-    fn a_story_without_spans_is_empty() {
-        let story = Story::of(&Gathered { members: vec![member("d", "pod/a", "")], ..Gathered::default() }, false);
-        assert_eq!((story.begun, story.chapters.len(), story.longest()), (None, 0, None));
-    }
+    gaps
 }
+
+#[cfg(test)]
+#[path = "story_tests.rs"]
+pub mod tests;

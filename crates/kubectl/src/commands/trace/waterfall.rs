@@ -34,6 +34,12 @@ pub fn draw(story: &Story, width: usize) -> String {
             }
         }
     }
+    if !story.gaps.is_empty() {
+        let label = format!("   between hops ×{}", story.gaps.len());
+        let all: Duration = story.gaps.iter().map(|gap| gap.to - gap.from).sum();
+        let line = format!("{label:<LABEL$} {:>TIME$}  {}", time(all), bar(&story.gaps, story.length, bars));
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
     let between = story.length.saturating_sub(story.accounted);
     let _ = writeln!(
         text,
@@ -41,6 +47,7 @@ pub fn draw(story: &Story, width: usize) -> String {
         time(story.length),
         time(between)
     );
+    text += &way(story);
     if let Some((chapter, row)) = story.longest() {
         let _ = writeln!(text, "{}", explained(story, chapter, row));
     }
@@ -49,6 +56,22 @@ pub fn draw(story: &Story, width: usize) -> String {
     }
     silent(story, &mut text);
     text
+}
+
+/// How many parts of a way are named.
+const NAMED: usize = 4;
+
+/// What became of the time until the last pod was ready.
+fn way(story: &Story) -> String {
+    let ways = story.chapters.iter().filter_map(|chapter| Some((chapter, chapter.way.as_ref()?)));
+    let Some((chapter, way)) = ways.max_by_key(|(_, way)| way.length) else { return String::new() };
+    let (named, others) = way.parts.split_at(way.parts.len().min(NAMED));
+    let mut parts: Vec<String> = named.iter().map(|part| format!("{} {}", part.name, time(part.took))).collect();
+    if !others.is_empty() {
+        parts.push(format!("{} others {}", others.len(), time(others.iter().map(|part| part.took).sum())));
+    }
+    parts.push(format!("between hops {}", time(way.between())));
+    format!("{} was ready {} after the first hop: {}.\n", chapter.member.name, time(way.length), parts.join(", "))
 }
 
 fn silent(story: &Story, text: &mut String) {
@@ -143,7 +166,7 @@ fn explained(story: &Story, chapter: &Chapter, row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::gather::Gathered;
-    use super::super::story::tests::{family, member};
+    use super::super::story::tests::{family, member, span};
     use super::*;
 
     #[test]
@@ -164,6 +187,7 @@ deployment/web
     11   pod                                      470 ms   ▋████████████████████
     11   pull web                                 300 ms   ▎█████████████
     11   sandbox                                  100 ms                ▏████▍
+   between hops ×3                               5.00 ms  ▎▏
 
 500 ms from the first hop to the last, of which 5.00 ms between hops.
 The longest part, 300 ms (60 %), was getting the image of container web of pod/web-1-a: put the image on the node beforehand, or make it smaller.
@@ -184,6 +208,16 @@ The longest part, 300 ms (60 %), was getting the image of container web of pod/w
             "{drawn}"
         );
         assert!(!drawn.contains("nothing to do"), "{drawn}");
+    }
+
+    #[test]
+    fn a_pod_that_is_ready_is_told_with_what_its_time_went_into() {
+        let mut family = family();
+        family.spans.push(span("p", (12, "status", ""), 0, 510, 10));
+        let drawn = draw(&Story::of(&family, false), 80);
+        let expected = "pod/web-1-a was ready 520 ms after the first hop: pull web 300 ms, sandbox 100 ms, pod 70 ms, status 10 ms, \
+             7 others 25 ms, between hops 15 ms.\n";
+        assert!(drawn.contains(expected), "{drawn}");
     }
 
     #[test]
