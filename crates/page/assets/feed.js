@@ -13,7 +13,7 @@ import { pathOf } from './kinds.js';
 
 const TABLE = 'application/json;as=Table;g=meta.k8s.io;v=v1,application/json';
 /** The first page is small, so that it is there at once. */
-const [FIRST, PAGE] = [500, 2500];
+const [FIRST, PAGE] = [200, 2500];
 /** How long a feed goes on without a view: going back to it shows it at once. */
 const LINGER = 15_000;
 const LONGEST_WAIT = 15_000;

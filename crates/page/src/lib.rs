@@ -136,6 +136,14 @@ mod tests {
         for (at, _) in page.match_indices("<script") {
             assert!(page[at..].starts_with("<script type=\"module\" src=\""), "{page}");
         }
+        // What modules import in turn is fetched with the first of them.
+        let links: Vec<&str> = page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert!(links.iter().all(|link| find(link).is_some()), "{links:?}");
+        let loaded = |name: &str| links.contains(&name) || page.contains(&format!("src=\"{name}\""));
+        let main = std::str::from_utf8(find("main.js").expect("a file").body).expect("text");
+        for file in FILES.iter().filter(|file| file.path.ends_with(".js")) {
+            assert!(loaded(file.path) || main.contains(&format!("'./{}'", file.path)), "{} is found late", file.path);
+        }
         let policy = HEADERS.iter().find(|(name, _)| *name == "content-security-policy").expect("a policy").1;
         assert!(
             policy.starts_with("default-src 'none'") && !policy.contains("unsafe") && !policy.contains('*'),
