@@ -40,6 +40,12 @@ async fn objects_are_shown_compared_and_brought_back_as_they_were() {
         refused.starts_with("Error from server (BadRequest): \"yesterday\" is no moment: give a revision"),
         "{refused}"
     );
+    // What is no longer kept is said to be gone, with the oldest that is left.
+    for what in ["cm a", "cm", "cm -o json"] {
+        let refused = shell.fail(&format!("get {what} --at 10000d")).await;
+        let expected = "Error from server (Expired): 10000d is no longer kept: the oldest that is left is ";
+        assert!(refused.starts_with(expected), "{what}: {refused}");
+    }
     assert_eq!(
         shell.fail("get cm a --at 5m -w").await,
         "error: --at cannot be used with --watch: the past does not change\n"
