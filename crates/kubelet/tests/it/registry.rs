@@ -116,6 +116,13 @@ async fn images_come_by_tag_by_digest_through_mirrors_and_several_at_once() {
         let pulled = rig.event(pod, "Pulled: Successfully pulled image ").await;
         let (_, rest) = pulled.split_once("\" in ").expect("how long it took");
         assert!(rest.contains(" including waiting). Image size: ") && rest.ends_with(" bytes."), "{pulled}");
+        // The hop says the same.
+        let (_, size) = rest.split_once("Image size: ").expect("a size");
+        let pod = rig.ready(pod).await;
+        let hops = hops::about(pod.metadata.uid.as_deref().expect("a uid"));
+        let pull = hops.iter().find(|span| span.stage == Some(hops::Stage::Pull)).expect("a pull");
+        let said = format!("{} {}.", pull.amount, pull.unit().expect("a unit"));
+        assert_eq!((said.as_str(), pull.note.words().as_str(), pull.by), (size, "pulled", "main"));
     }
     let spec = v1::ImageSpec { image: registry.image("test/one:1"), ..Default::default() };
     let digest = rig.runtime().image_status(spec).await.unwrap().unwrap().repo_digests[0].clone();
