@@ -66,6 +66,8 @@ async fn a_person_with_a_browser_sees_the_cluster_and_does_what_they_may() {
     attacks(&browser, &kubectl, &pod).await;
     twelve_hops(&browser).await;
     keyboard(&browser).await;
+    graph(&browser, &kubectl).await;
+    metrics(&browser).await;
     past(&browser, &kubectl).await;
     strangers(&ui).await;
     assert_eq!(browser.complaints(), [] as [String; 0]);
@@ -209,9 +211,45 @@ async fn keyboard(browser: &Browser) {
     browser.press("?").await;
     browser.says("find anything").await;
     browser.press("Escape").await;
+}
+
+/// Services, slices, pods and nodes, and the policies between them with what they allow, in words.
+async fn graph(browser: &Browser, kubectl: &Kubectl) {
     browser.go("#/graph").await;
     browser.until("edges", "document.querySelectorAll('.edge').length >= 4").await;
+    browser.says("No network policies here: every pod may talk to every other.").await;
+    let policy = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "crew"},
+        "spec": {
+            "podSelector": {"matchLabels": {"app": "oars"}}, "policyTypes": ["Ingress", "Egress"],
+            "ingress": [{
+                "from": [{"podSelector": {"matchLabels": {"app": "hello"}}}, {"ipBlock": {"cidr": "192.0.2.0/24"}}],
+                "ports": [{"port": 8080}],
+            }],
+        },
+    });
+    kubectl.run_with(&["apply", "-f", "-"], &policy.to_string()).await;
+    let allowed = "In: from pods with app=hello of its namespace or addresses 192.0.2.0/24 at 8080/TCP";
+    browser.says(allowed).await;
+    browser.says("Out: nothing is allowed").await;
+    let guarded = "[...document.querySelectorAll('a.box')].filter((box) => box.querySelector('.guard')).map((box) => box.textContent)";
+    browser
+        .until(
+            "the guarded pods alone",
+            &format!("{guarded}.length > 0 && {guarded}.every((name) => name.includes('oars-'))"),
+        )
+        .await;
     picture(browser, "graph").await;
+    kubectl.run(&["delete", "networkpolicy", "crew"]).await;
+}
+
+/// What the server counts of itself and what nodes use, as plots that have something to show.
+async fn metrics(browser: &Browser) {
+    browser.go("#/metrics").await;
+    browser.until("plots", "document.querySelectorAll('.plot canvas').length >= 8").await;
+    let shown = "[...document.querySelectorAll('.plot')].filter((plot) => /Requests per second|Memory of the server|pilot: CPU/.test(plot.innerText) \
+        && [...plot.querySelectorAll('b')].some((value) => /\\d/.test(value.innerText))).length === 3";
+    browser.until("figures", shown).await;
 }
 
 /// The slider goes back to before a delete, where the server keeps history; where it keeps none, that is said.
@@ -248,6 +286,21 @@ async fn past(browser: &Browser, kubectl: &Kubectl) {
     browser.click(".changes li.bad button").await;
     browser.says("kept: \"yes\"").await;
     browser.press(".").await;
+    film(browser).await;
+}
+
+/// The whole of the past, picture by picture.
+async fn film(browser: &Browser) {
+    browser.go("#/list/core/v1/configmaps?q=gone").await;
+    browser.press(",").await;
+    let knob = "Number(document.getElementById('slider').value)";
+    browser.until("a picture of the past", &format!("document.querySelector('.state.past') && {knob} < 500")).await;
+    let before = browser.evaluate(knob).await;
+    browser.until("the next one", &format!("{knob} > {before} + 20 && document.querySelector('.state.past')")).await;
+    browser.press(",").await;
+    browser.until("it stands still", "!!document.querySelector('[aria-label=Play]')").await;
+    browser.press(".").await;
+    browser.until("now again", "!!document.querySelector('.state.live')").await;
 }
 
 /// Who does not know the secret of the link gets nothing, and pages of pods are not shown under it.

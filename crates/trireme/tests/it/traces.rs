@@ -1,12 +1,13 @@
 //! Spans of an apply at a collector: a gRPC server of the test's own, as an administrator would name it with `--tracing-config-file`.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use client::Gvr;
+use client::{Client, Gvr};
 use http::Method;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -16,19 +17,20 @@ use otlp::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse, Span, Span
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testkit::{HollowNodes, Https, Server, ServerOptions, eventually};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tonic::codegen::Service as _;
 
 /// A span and the service that it is from.
 #[derive(Debug, Clone)]
-struct Received {
-    service: String,
-    span: Span,
+pub struct Received {
+    pub service: String,
+    pub span: Span,
 }
 
 /// Keeps what it gets.
 #[derive(Clone, Default)]
-struct Collector {
+pub struct Collector {
     received: Arc<Mutex<Vec<Received>>>,
     more: Arc<Notify>,
 }
@@ -59,11 +61,11 @@ fn text_of(pair: &otlp::v1::KeyValue) -> String {
 }
 
 impl Received {
-    fn attribute(&self, key: &str) -> String {
+    pub fn attribute(&self, key: &str) -> String {
         self.span.attributes.iter().find(|pair| pair.key == key).map(text_of).unwrap_or_default()
     }
 
-    fn is_child_of(&self, parent: &Self) -> bool {
+    pub fn is_child_of(&self, parent: &Self) -> bool {
         self.span.parent_span_id == parent.span.span_id && self.span.trace_id == parent.span.trace_id
     }
 }
@@ -76,20 +78,35 @@ impl Collector {
         let collector = self.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let collector = collector.clone();
-                let answer = service_fn(move |request| TraceServiceServer::new(collector.clone()).call(request));
-                tokio::spawn(async move {
-                    let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-                    // A client that goes away in the middle is the client's affair.
-                    let _ = server.serve_connection(TokioIo::new(stream), answer).await;
-                });
+                collector.serve(stream);
             }
         });
         address
     }
 
+    /// Starts it at a socket, which processes of every network reach.
+    pub fn start_at(&self, socket: &Path) {
+        let listener = tokio::net::UnixListener::bind(socket).expect("a socket");
+        let collector = self.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                collector.serve(stream);
+            }
+        });
+    }
+
+    fn serve(&self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+        let collector = self.clone();
+        let answer = service_fn(move |request| TraceServiceServer::new(collector.clone()).call(request));
+        tokio::spawn(async move {
+            let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            // A client that goes away in the middle is the client's affair.
+            let _ = server.serve_connection(TokioIo::new(stream), answer).await;
+        });
+    }
+
     /// Spans of a trace, once there is what is waited for.
-    async fn until(&self, what: &str, trace: &[u8], enough: impl Fn(&[Received]) -> bool) -> Vec<Received> {
+    pub async fn until(&self, what: &str, trace: &[u8], enough: impl Fn(&[Received]) -> bool) -> Vec<Received> {
         let waiting = async {
             loop {
                 let more = self.more.notified();
@@ -105,15 +122,15 @@ impl Collector {
     }
 }
 
-const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+pub const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
 
-fn bytes_of(hex: &str) -> Vec<u8> {
+pub fn bytes_of(hex: &str) -> Vec<u8> {
     let digits = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal digits");
     (0..hex.len()).step_by(2).map(digits).collect()
 }
 
-async fn start(directory: &std::path::Path, address: &str, rate: u32) -> Server {
+async fn start(directory: &Path, address: &str, rate: u32) -> Server {
     let file = directory.join("tracing.yaml");
     let text = format!(
         "{{apiVersion: apiserver.config.k8s.io/v1, kind: TracingConfiguration, endpoint: '{address}', samplingRatePerMillion: {rate}}}"
@@ -169,13 +186,18 @@ fn deployment() -> Value {
 }
 
 async fn send(server: &Server, method: Method, path: &str, body: Option<Value>) {
+    send_traced(&server.client(), method, path, body).await;
+}
+
+/// A request of an administrator that is part of the trace.
+pub async fn send_traced(client: &Client, method: Method, path: &str, body: Option<Value>) {
     let mut request = http::Request::new(body.map_or(Body::Empty, |body| Body::Bytes(body.to_string().into())));
     *request.method_mut() = method;
     *request.uri_mut() = path.parse().expect("a path");
     request.headers_mut().insert("content-type", http::HeaderValue::from_static("application/json"));
     let parent = format!("00-{TRACE}-{SPAN}-01");
     request.headers_mut().insert("traceparent", parent.parse().expect("a header"));
-    let answer = server.client().request(request).await.expect("an answer");
+    let answer = client.request(request).await.expect("an answer");
     assert!(answer.status().is_success(), "{}", answer.status());
 }
 
@@ -243,6 +265,40 @@ async fn an_apply_is_one_trace_with_the_right_parents() {
     let figures = String::from_utf8(server.client().raw("/metrics").await.expect("figures").to_vec()).expect("text");
     let sent = figures.lines().find_map(|line| line.strip_prefix("trireme_trace_spans_exported_total "));
     assert!(sent.and_then(|count| count.parse::<f64>().ok()) >= Some(spans.len() as f64), "{sent:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_scheduler_says_which_plug_ins_refused_how_many_nodes() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = start(directory.path(), &Collector::default().start().await, 0).await;
+    let client = server.client();
+    let _nodes = HollowNodes::start(&client, 3).await;
+    let pods = Gvr::new("", "v1", "pods");
+    let pod = |name: &str, cpu: &str| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": {
+            "containers": [{"name": "main", "image": "web:1", "resources": {"requests": {"cpu": cpu}}}]}})
+    };
+    // Of all three nodes, once the scheduler knows them and they are ready.
+    let decided = async |name: &str, cpu: &str, wanted: Value| {
+        let made = client.dynamic(&pods).create("default", &pod(name, cpu)).await.expect("a pod");
+        let path = format!("/debug/hops?uid={}", made["metadata"]["uid"].as_str().expect("a uid"));
+        let said = async {
+            loop {
+                let trail = client.raw(&path).await.expect("hops");
+                let trail: Value = serde_json::from_slice(&trail).expect("a document");
+                let spans = trail["hops"].as_array().cloned().unwrap_or_default();
+                let of_all = |span: &&Value| span["stage"] == "schedule" && span["nodes"] == 3;
+                if spans.iter().filter(of_all).any(|span| span["decided"] == wanted) {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        eventually(&format!("a cycle for {name}: {wanted}"), said).await;
+    };
+    decided("huge", "900", json!("NodeResourcesFit refused 3 nodes")).await;
+    // Nobody refused anything.
+    decided("small", "10m", Value::Null).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,6 @@
 //! The whole way, as a user goes it: `kubectl apply` to a page that a Service serves, from real containers on a real node.
 
-use testkit::{Kubectl, eventually};
+use testkit::eventually;
 
 use crate::node::{BINARY, Machine};
 
@@ -86,7 +86,7 @@ async fn apply_ends_with_a_page_behind_a_service() {
     let of_pod = summary["pods"].as_array().and_then(|pods| pods.iter().find(|one| one["podRef"]["name"] == *pod));
     assert!(of_pod.is_some_and(|one| one["memory"]["workingSetBytes"].as_u64() > Some(0)), "{summary:#}");
 
-    uses(&kubectl, &pod).await;
+    uses(&machine, &pod).await;
 
     kubectl.run(&["delete", "deployment/hello", "service/hello", "--wait=true", "--timeout=60s"]).await;
     kubectl.run(&["wait", "--for=delete", "pods", "-l", "app=hello", "--timeout=60s"]).await;
@@ -127,14 +127,30 @@ async fn trace(machine: &Machine, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// `trireme top`: what the control plane itself costs, nodes and pods; the second picture has rates.
+async fn live(machine: &Machine, pod: &str) {
+    let mut command = machine.server.command(BINARY);
+    command.args(["top", "--count=2", "--interval=1s", "--kubeconfig"]).arg(machine.server.kubeconfig());
+    let output = command.output().await.expect("the binary runs");
+    let pictures = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{pictures}{}", String::from_utf8_lossy(&output.stderr));
+    let last = pictures.rsplit("control plane: ").next().expect("a picture");
+    for part in ["m CPU, ", " requests/s", "NODE ", "walker ", "NAMESPACE ", pod] {
+        assert!(last.contains(part), "{part} in:\n{pictures}");
+    }
+    assert_eq!(pictures.matches("control plane: ").count(), 2, "{pictures}");
+}
+
 /// `kubectl top`, and the group that it asks, until somebody's metrics-server takes it over.
-async fn uses(kubectl: &Kubectl, pod: &str) {
+async fn uses(machine: &Machine, pod: &str) {
+    let kubectl = &machine.server.kubectl();
     let node = kubectl.run(&["top", "node", "--no-headers"]).await;
     let columns: Vec<&str> = node.split_whitespace().collect();
     assert!(columns[0] == "walker" && columns[1].ends_with('m') && columns[3].ends_with("Mi"), "{node}");
     let pods = kubectl.run(&["top", "pod", "-l", "app=hello", "--containers", "--no-headers"]).await;
     let own = pods.lines().find(|line| line.split_whitespace().next() == Some(pod));
     assert!(own.is_some_and(|line| line.trim_end().ends_with("Mi")), "{pod} in:\n{pods}");
+    live(machine, pod).await;
     let nobody = kubectl.fail(&["top", "pod", "nobody"]).await;
     assert!(nobody.contains("pods \"nobody\" not found"), "{nobody}");
     assert!(kubectl.run(&["api-resources", "--api-group=metrics.k8s.io"]).await.contains("PodMetrics"));
