@@ -9,7 +9,8 @@ use testkit::Server;
 use crate::server::{self, ALONE};
 use crate::versus::upstream::Upstream;
 use crate::{
-    Failure, Options, Target, attachments, controllers, custom, flood, gauntlet, history, kubectl, million, netpol, node, page, scheduler, services, stalls, start, storage, versus,
+    Failure, Options, Target, attachments, controllers, custom, flood, gauntlet, history, kubectl, million, netpol,
+    node, page, scheduler, services, stalls, start, storage, versus,
 };
 
 type Running<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>;
