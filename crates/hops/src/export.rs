@@ -168,15 +168,25 @@ pub(crate) fn cause(uid: Uid, context: Context, inherited: Uid) {
     causes.put(uid, Cause { context, is_root: false, begun: begun.unwrap_or_else(Instant::now) });
 }
 
-/// Says that a node begins with a pod. If nobody in this process traces what led to it, a trace begins, or does not, as the sampler says.
-pub fn began(uid: &str) {
+/// The header of an answer with an object that names the span of its last sampled write: who does something about the object in another process
+/// goes on with that trace.
+pub const CAUSE: &str = "trireme-cause";
+
+/// Whether a node has to find out what led to a pod: somebody wants to know, and nobody in this process does.
+pub fn is_unexplained(uid: &str) -> bool {
+    KUBELET.get().is_some() && CAUSES.lock().unwrap_or_else(PoisonError::into_inner).get(Uid::of(uid)).is_none()
+}
+
+/// Says that a node begins with a pod, and which span led to it, where another process knows that. If nobody traces what led to it, a trace begins,
+/// or does not, as the sampler says.
+pub fn began(uid: &str, cause: Option<Context>) {
     let Some(installed) = installed(Part::Kubelet) else { return };
     let uid = Uid::of(uid);
     let mut causes = CAUSES.lock().unwrap_or_else(PoisonError::into_inner);
     if causes.get(uid).is_none() {
-        let context = Context::root(installed.rate);
+        let context = cause.unwrap_or_else(|| Context::root(installed.rate));
         if context.sampled {
-            causes.put(uid, Cause { context, is_root: true, begun: Instant::now() });
+            causes.put(uid, Cause { context, is_root: cause.is_none(), begun: Instant::now() });
         }
     }
 }

@@ -16,6 +16,7 @@ mod stage;
 mod start;
 mod stop;
 mod sync;
+mod trace;
 mod volumes;
 pub(crate) mod writer;
 
@@ -182,7 +183,6 @@ pub fn start(shared: Arc<Shared>, order: Order, room: impl Future<Output = ()> +
     let (orders, receiver) = watch::channel(order);
     let (shown, seen) = watch::channel(Arc::new(status.clone()));
     let news = Arc::new(News::default());
-    hops::export::began(spec::uid(&pod));
     let birth = Birth {
         seen: Instant::now(),
         pulled: Duration::ZERO,
@@ -248,6 +248,9 @@ async fn ordered(mut orders: watch::Receiver<Order>, wanted: impl FnMut(&Order) 
 impl Worker {
     async fn run(mut self, room: impl Future<Output = ()>) {
         tokio::pin!(room);
+        if hops::export::is_unexplained(self.uid()) {
+            hops::export::began(self.uid(), trace::cause(&self.shared.client, &self.pod).await);
+        }
         let mut stage = Stage::Queued;
         while stage != Stage::Gone {
             let uid = self.uid().to_owned();

@@ -1,6 +1,6 @@
 //! Get.
 
-use http::StatusCode;
+use http::{HeaderName, HeaderValue, StatusCode};
 use machinery::rest::Response;
 use machinery::status::ApiError;
 
@@ -19,7 +19,14 @@ impl Api {
         };
         let object = call.resource.cache.get(&call.key()).ok_or_else(|| call.not_found())?;
         let object = self.show(call.resource, object).await?;
-        Ok(object_response(StatusCode::OK, self.convert(call, object)?))
+        let cause = hops::export::cause_of(&object.meta().uid);
+        let mut answer = object_response(StatusCode::OK, self.convert(call, object)?);
+        if !cause.is_none()
+            && let Ok(value) = HeaderValue::try_from(cause.header())
+        {
+            answer.headers_mut().insert(HeaderName::from_static(hops::export::CAUSE), value);
+        }
+        Ok(answer)
     }
 }
 

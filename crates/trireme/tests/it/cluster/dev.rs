@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,13 +49,28 @@ impl Dev {
         Self::make('c', nodes, &[])
     }
 
-    /// The letter tells clusters of one test process apart.
-    fn make(letter: char, nodes: u8, further: &[&str]) -> Self {
-        let home = tempfile::tempdir().expect("a directory");
+    /// One with a library that every process loads first, and what it is told.
+    pub fn with_clock(nodes: u8, library: &Path, seconds: i64, further: &[&str]) -> Self {
+        let shifted = format!("{}-2={seconds}", Self::place('h').0);
+        let environment = [("LD_PRELOAD", library.display().to_string()), ("TRIREME_TEST_CLOCK", shifted)];
+        Self::make_in('h', nodes, further, &environment)
+    }
+
+    /// Name and range of a cluster. The letter tells clusters of one test process apart.
+    fn place(letter: char) -> (String, u8) {
         let id = std::process::id();
-        let letters = ['v', 'p', 's', 'c'].iter().position(|known| *known == letter).map_or(0, |at| at + 1);
-        let place = (id * 5 + u32::try_from(letters).expect("a few")) % 250;
-        let (name, octet) = (format!("{letter}{}", id % 1_000_000), u8::try_from(place).expect("below 250"));
+        let letters = ['v', 'p', 's', 'c', 'h'].iter().position(|known| *known == letter).map_or(0, |at| at + 1);
+        let place = (id * 6 + u32::try_from(letters).expect("a few")) % 250;
+        (format!("{letter}{}", id % 1_000_000), u8::try_from(place).expect("below 250"))
+    }
+
+    fn make(letter: char, nodes: u8, further: &[&str]) -> Self {
+        Self::make_in(letter, nodes, further, &[])
+    }
+
+    fn make_in(letter: char, nodes: u8, further: &[&str], environment: &[(&str, String)]) -> Self {
+        let home = tempfile::tempdir().expect("a directory");
+        let (name, octet) = Self::place(letter);
         let kubeconfig = home.path().join(format!("{name}/{name}-1/data/admin.kubeconfig"));
         let kubectl = Kubectl::new(&kubeconfig, home.path());
         let dev = Self { home, name, octet, kubectl };
@@ -65,20 +80,21 @@ impl Dev {
         let more = ["--cluster-cidr", "10.210.0.0/16", "--service-cluster-ip-range", "10.211.0.0/16"];
         // A node renews its lease every ten seconds: half of upstream's patience is enough to tell the dead from the slow.
         let grace = "--server-arg=--node-monitor-grace-period=25";
-        dev.trireme(
-            &[
-                &["up", "--name", &dev.name, "--nodes", &count, "--range", &range, "--image", &archive, grace][..],
-                &more,
-                further,
-            ]
-            .concat(),
-        );
+        let up = ["up", "--name", &dev.name, "--nodes", &count, "--range", &range, "--image", &archive, grace];
+        let environment = environment.iter().map(|(name, value)| (*name, value.as_str()));
+        said(dev.cluster(&[&up[..], &more, further].concat()).envs(environment));
         dev
     }
 
     /// Runs `trireme cluster`.
     pub fn trireme(&self, arguments: &[&str]) -> String {
-        said(Command::new(BINARY).arg("cluster").arg("--directory").arg(self.home.path()).args(arguments))
+        said(&mut self.cluster(arguments))
+    }
+
+    fn cluster(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(BINARY);
+        command.arg("cluster").arg("--directory").arg(self.home.path()).args(arguments);
+        command
     }
 
     /// Runs a kubectl that waits, as often as it takes.

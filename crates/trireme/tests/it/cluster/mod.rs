@@ -4,6 +4,7 @@
 
 mod alone;
 mod authority;
+mod clocks;
 mod dev;
 mod policies;
 mod storage;
