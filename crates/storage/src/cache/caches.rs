@@ -236,7 +236,7 @@ impl Caches {
     }
 
     /// Lets go of changes that are no news; whether there are others.
-    fn forget(&self) -> bool {
+    pub(super) fn forget(&self) -> bool {
         let (mut forgotten, mut left) = (Vec::new(), false);
         for cache in self.by_prefix.read().values() {
             let mut state = cache.state.write();
