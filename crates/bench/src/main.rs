@@ -23,6 +23,7 @@ mod process;
 mod report;
 mod scheduler;
 mod server;
+mod servers;
 mod services;
 mod stalls;
 mod storage;

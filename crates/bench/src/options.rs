@@ -25,7 +25,7 @@ pub struct Options {
     pub scale: f64,
 
     /// A directory with upstream's kube-apiserver, kube-controller-manager, kube-scheduler and etcd (the last may be on PATH instead): parts
-    /// `versus` and `custom` start them and measure both sides in one run.
+    /// `versus`, `servers` and `custom` start them and measure both sides in one run.
     #[arg(long, env = "PEER_BIN", value_name = "DIR")]
     pub peer_bin: Option<PathBuf>,
 

@@ -10,7 +10,7 @@ use crate::server::{self, ALONE};
 use crate::versus::upstream::Upstream;
 use crate::{
     Failure, Options, Target, attachments, controllers, custom, flood, gauntlet, history, kubectl, million, netpol,
-    node, page, scheduler, services, stalls, start, storage, versus,
+    node, page, scheduler, servers, services, stalls, start, storage, versus,
 };
 
 type Running<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>;
@@ -47,6 +47,11 @@ const PARTS: &[Part] = &[
                 server::api_server(options).await
             })
         },
+    },
+    Part {
+        name: "servers",
+        about: "three servers on an etcd of three: requests, memory, the loss of one, joins; upstream's with --peer-bin",
+        run: |options| Box::pin(servers::run(options)),
     },
     Part { name: "wire", about: "patches and server-side apply", run: |options| Box::pin(wire_alone(options)) },
     Part {

@@ -42,7 +42,7 @@ pub async fn measure(side: &Side, usual: usize, options: &Options, sheet: &mut S
 }
 
 /// Nodes that are ready and have no taint that keeps pods away.
-async fn ready(nodes: &Api<Node>) -> Result<usize, Failure> {
+pub async fn ready(nodes: &Api<Node>) -> Result<usize, Failure> {
     let fine = |node: &&Node| {
         let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref()).is_some_and(|taints| !taints.is_empty());
         !taints && rules::pods::is_node_ready(node)

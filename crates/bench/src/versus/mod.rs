@@ -15,7 +15,7 @@
 pub mod bind;
 mod fan_out;
 mod idle;
-mod outside;
+pub mod outside;
 mod requests;
 mod sheet;
 mod side;

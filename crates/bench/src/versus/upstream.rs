@@ -126,59 +126,22 @@ impl Upstream {
     }
 
     fn start_api_server(&mut self, programs: &Path, etcd: &str, port: u16) -> Result<(), Failure> {
-        let file = |name: &str| self.path("pki").join(name).display().to_string();
-        let arguments = [
-            format!("--etcd-servers={etcd}"),
-            format!("--secure-port={port}"),
-            "--bind-address=127.0.0.1".to_owned(),
-            format!("--advertise-address={ADVERTISED}"),
-            format!("--cert-dir={}", self.path("made").display()),
-            format!("--tls-cert-file={}", file("apiserver.crt")),
-            format!("--tls-private-key-file={}", file("apiserver.key")),
-            format!("--client-ca-file={}", file("ca.crt")),
-            "--service-account-issuer=https://kubernetes.default.svc.cluster.local".to_owned(),
-            format!("--service-account-key-file={}", file("sa.pub")),
-            format!("--service-account-signing-key-file={}", file("sa.key")),
-            "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
-            "--authorization-mode=Node,RBAC".to_owned(),
-            "--enable-admission-plugins=NodeRestriction".to_owned(),
-            "--enable-bootstrap-token-auth=true".to_owned(),
-            "--allow-privileged=true".to_owned(),
-            format!("--requestheader-client-ca-file={}", file("front-proxy-ca.crt")),
-            format!("--proxy-client-cert-file={}", file("front-proxy-client.crt")),
-            format!("--proxy-client-key-file={}", file("front-proxy-client.key")),
-            "--requestheader-allowed-names=front-proxy-client".to_owned(),
-            "--requestheader-username-headers=X-Remote-User".to_owned(),
-            "--requestheader-group-headers=X-Remote-Group".to_owned(),
-            "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
-        ];
         let mut command = Command::new(programs.join(API_SERVER));
-        command.args(arguments);
+        command.args(api_server_arguments(self.directory.path(), &self.path("pki"), port));
+        command.args([
+            &format!("--etcd-servers={etcd}"),
+            "--bind-address=127.0.0.1",
+            &format!("--advertise-address={ADVERTISED}"),
+        ]);
         self.spawn(API_SERVER, command)
     }
 
     /// A part that is a client of the API server.
     fn start_client(&mut self, programs: &Path, name: &'static str) -> Result<(), Failure> {
-        let kubeconfig = self.path(&format!("{name}.kubeconfig")).display().to_string();
-        let file = |name: &str| self.path("pki").join(name).display().to_string();
+        let kubeconfig = self.path(&format!("{name}.kubeconfig"));
         let mut command = Command::new(programs.join(name));
-        command
-            .args(["--bind-address=127.0.0.1", &format!("--secure-port={}", free_port())])
-            .args(
-                ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"]
-                    .map(|flag| format!("--{flag}={kubeconfig}")),
-            )
-            // Its own limits would be measured otherwise: 20 requests a second for controllers, 50 for the scheduler.
-            .args(["--kube-api-qps=5000", "--kube-api-burst=5000"]);
-        if name == "kube-controller-manager" {
-            command.args([
-                "--use-service-account-credentials=true".to_owned(),
-                format!("--service-account-private-key-file={}", file("sa.key")),
-                format!("--root-ca-file={}", file("ca.crt")),
-                format!("--cluster-signing-cert-file={}", file("ca.crt")),
-                format!("--cluster-signing-key-file={}", file("ca.key")),
-            ]);
-        }
+        command.args(["--bind-address=127.0.0.1", &format!("--secure-port={}", free_port())]);
+        command.args(client_arguments(name, &kubeconfig, &self.path("pki")));
         self.spawn(name, command)
     }
 
@@ -203,4 +166,51 @@ impl Upstream {
             Err(_) => Err(format!("upstream's server at port {port} did not become ready:\n{}", self.logs()).into()),
         }
     }
+}
+
+/// What a kube-apiserver is told wherever it is, but for its store and its address.
+pub fn api_server_arguments(directory: &Path, pki: &Path, port: u16) -> Vec<String> {
+    let file = |name: &str| pki.join(name).display().to_string();
+    vec![
+        format!("--secure-port={port}"),
+        format!("--cert-dir={}", directory.join("made").display()),
+        format!("--tls-cert-file={}", file("apiserver.crt")),
+        format!("--tls-private-key-file={}", file("apiserver.key")),
+        format!("--client-ca-file={}", file("ca.crt")),
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local".to_owned(),
+        format!("--service-account-key-file={}", file("sa.pub")),
+        format!("--service-account-signing-key-file={}", file("sa.key")),
+        "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+        "--authorization-mode=Node,RBAC".to_owned(),
+        "--enable-admission-plugins=NodeRestriction".to_owned(),
+        "--enable-bootstrap-token-auth=true".to_owned(),
+        "--allow-privileged=true".to_owned(),
+        format!("--requestheader-client-ca-file={}", file("front-proxy-ca.crt")),
+        format!("--proxy-client-cert-file={}", file("front-proxy-client.crt")),
+        format!("--proxy-client-key-file={}", file("front-proxy-client.key")),
+        "--requestheader-allowed-names=front-proxy-client".to_owned(),
+        "--requestheader-username-headers=X-Remote-User".to_owned(),
+        "--requestheader-group-headers=X-Remote-Group".to_owned(),
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+    ]
+}
+
+/// What its clients are told: where it is, and no limits of their own, which would be measured otherwise (20 requests a second for controllers, 50 for the
+/// scheduler).
+pub fn client_arguments(name: &str, kubeconfig: &Path, pki: &Path) -> Vec<String> {
+    let file = |name: &str| pki.join(name).display().to_string();
+    let mut arguments: Vec<String> = ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"]
+        .map(|flag| format!("--{flag}={}", kubeconfig.display()))
+        .into();
+    arguments.extend(["--kube-api-qps=5000", "--kube-api-burst=5000"].map(str::to_owned));
+    if name == "kube-controller-manager" {
+        arguments.extend([
+            "--use-service-account-credentials=true".to_owned(),
+            format!("--service-account-private-key-file={}", file("sa.key")),
+            format!("--root-ca-file={}", file("ca.crt")),
+            format!("--cluster-signing-cert-file={}", file("ca.crt")),
+            format!("--cluster-signing-key-file={}", file("ca.key")),
+        ]);
+    }
+    arguments
 }
