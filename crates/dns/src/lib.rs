@@ -22,6 +22,7 @@ pub mod zone;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -166,6 +167,17 @@ impl Bound {
 
     /// Answers until it is stopped, from a zone that `complete` finishes.
     pub async fn serve(self, complete: impl Future<Output = ()>, shutdown: CancellationToken) -> Result<(), Error> {
+        let mut ready = pin!(async {
+            complete.await;
+            self.server.ready.store(true, Ordering::Relaxed);
+            std::future::pending::<()>().await;
+        });
+        // A zone that is complete already is so for the first question, too.
+        tokio::select! {
+            biased;
+            () = &mut ready => {}
+            () = std::future::ready(()) => {}
+        }
         let mut tasks = JoinSet::new();
         for (address, udp, tcp) in self.sockets {
             let server = self.server.clone();
@@ -173,14 +185,9 @@ impl Bound {
             let server = self.server.clone();
             tasks.spawn(async move { (address, server.streams(tcp).await) });
         }
-        let ready = async {
-            complete.await;
-            self.server.ready.store(true, Ordering::Relaxed);
-            std::future::pending::<()>().await;
-        };
         tokio::select! {
             () = shutdown.cancelled() => Ok(()),
-            () = ready => Ok(()),
+            () = &mut ready => Ok(()),
             Some(ended) = tasks.join_next() => {
                 let (address, result) = ended.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
                 result.map_err(|source| Error::Socket { address, source })

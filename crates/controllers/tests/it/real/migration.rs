@@ -57,11 +57,19 @@ async fn objects_are_written_again_and_only_the_present_version_is_stored() {
     .await;
 
     let _running = rig.run("storage-version-migrator-controller");
-    rig.create::<StorageVersionMigration>(migration("first", "harbour.example.com", "ships")).await;
-    rig.create::<StorageVersionMigration>(migration("second", "harbour.example.com", "ships")).await;
     let done =
         |migration: &StorageVersionMigration| has(migration, "Succeeded", "True") && has(migration, "Running", "False");
-    let first = rig.until::<StorageVersionMigration>("", "first", "it is done", done).await;
+    let migrating = async {
+        rig.create::<StorageVersionMigration>(migration("first", "harbour.example.com", "ships")).await;
+        rig.create::<StorageVersionMigration>(migration("second", "harbour.example.com", "ships")).await;
+        rig.until::<StorageVersionMigration>("", "first", "it is done", done).await
+    };
+    // Watched from before the first begins: once the second has its turn, the definition tells of that one.
+    let stored_once =
+        rig.until::<CustomResourceDefinition>("", "ships.harbour.example.com", "one is stored", |ships| {
+            stored(ships) == ["v2"]
+        });
+    let (definition, first) = tokio::join!(stored_once, migrating);
     assert_eq!(
         conditions(&first),
         [
@@ -70,11 +78,6 @@ async fn objects_are_written_again_and_only_the_present_version_is_stored() {
         ]
         .map(|condition| condition.map(str::to_owned))
     );
-    let definition = rig
-        .until::<CustomResourceDefinition>("", "ships.harbour.example.com", "one is stored", |definition| {
-            stored(definition) == ["v2"]
-        })
-        .await;
     let said = definition.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
     let said = said.into_iter().find(|one| one.type_ == "StorageMigrating").expect("it tells of its migration");
     assert_eq!(
