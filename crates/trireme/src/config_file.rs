@@ -220,7 +220,7 @@ mod tests {
             ("- a\n", "0.yaml: it is not a map of options"),
             ("config: x\n", "0.yaml, line 1: `trireme server` has no option config"),
             ("data-dir: /d\nwatch-cache: false\n", "0.yaml, line 2: --watch-cache: \"false\" is not possible"),
-            ("peer-ca-file: /ca\n", "0.yaml, line 1: --peer-ca-file: servers of a cluster have one authority"),
+            ("etcd-servers-overrides: a\n", "0.yaml, line 1: --etcd-servers-overrides: all resources are in one store"),
         ] {
             let error = check(&[text], "").expect_err(text);
             assert!(error.starts_with(expect), "{text}: {error}");

@@ -162,7 +162,8 @@ impl Table {
     /// The lines, with tabs between cells.
     pub fn lines(&self, mapping: Option<&Mapping>, options: &Options) -> String {
         let mut text = String::new();
-        if !options.no_headers && !(self.rows.is_empty() && self.lines.is_empty()) {
+        let is_empty = self.rows.is_empty() && self.lines.is_empty();
+        if !options.no_headers && !is_empty {
             text += &self.header(options);
         }
         text += &self.lines;
