@@ -158,8 +158,8 @@ fn told(dev: &Dev, name: &str, measured: Duration) {
         let found = list("parts").find(|part| part["name"] == name);
         seconds(&found.unwrap_or_else(|| panic!("{name} in {way:#}"))["seconds"])
     };
-    // What is known to have taken its time did so in its own hop.
-    assert!(part("queue") > 0.5 && part("pod") > 1.9 && part("probe main") > 1.9, "{way:#}");
+    // What is known to have taken its time did so in its own hop. For how long there was no room depends on who sees it how soon.
+    assert!(part("queue") > 0.0 && part("pod") > 1.9 && part("probe main") > 1.9, "{way:#}");
     let drawn = trace(&[]);
     assert!(drawn.contains(&format!("pod/{name} was ready ")), "{drawn}");
 }
