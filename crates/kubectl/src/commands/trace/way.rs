@@ -141,8 +141,11 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    /// The way of a pod with these spans: whose, what, from and to.
-    fn way(spans: &[(bool, (u8, &str, &str), u64, u64)]) -> Option<Way> {
+    /// Whose, what, from and to.
+    type Told<'a> = (bool, (u8, &'a str, &'a str), u64, u64);
+
+    /// The way of a pod with these spans.
+    fn way(spans: &[Told<'_>]) -> Option<Way> {
         let made: Vec<Span> = spans.iter().map(|(_, what, ..)| span("p", *what, 0, 0, 0)).collect();
         let claims: Vec<Claim<'_>> = spans
             .iter()
