@@ -122,6 +122,20 @@ struct Cause {
     /// Whether the trace begins with the object itself.
     is_root: bool,
     begun: Instant,
+    /// Where the start of a pod stands, once a node has begun with it: what is written meanwhile, such as its status, leads to no other.
+    start: Option<Placed>,
+}
+
+impl Cause {
+    fn new(context: Context, is_root: bool, begun: Instant) -> Self {
+        Self { context, is_root, begun, start: None }
+    }
+
+    /// The start of a pod, which several name before it is over.
+    fn start(&self) -> Placed {
+        let parent = if self.is_root { 0 } else { self.context.span };
+        self.start.unwrap_or(Placed { own: self.context.known_child(), parent })
+    }
 }
 
 #[derive(Default)]
@@ -141,7 +155,7 @@ impl Causes {
         match self.by_uid.get_mut(&uid) {
             Some(known) => {
                 if known.context.trace == cause.context.trace {
-                    cause.begun = known.begun;
+                    (cause.begun, cause.start) = (known.begun, known.start);
                 }
                 *known = cause;
             }
@@ -165,7 +179,7 @@ pub(crate) fn cause(uid: Uid, context: Context, inherited: Uid) {
     }
     let mut causes = CAUSES.lock().unwrap_or_else(PoisonError::into_inner);
     let begun = causes.get(inherited).filter(|owner| owner.context.trace == context.trace).map(|owner| owner.begun);
-    causes.put(uid, Cause { context, is_root: false, begun: begun.unwrap_or_else(Instant::now) });
+    causes.put(uid, Cause::new(context, false, begun.unwrap_or_else(Instant::now)));
 }
 
 /// The header of an answer with an object that names the span of its last sampled write: who does something about the object in another process
@@ -186,8 +200,11 @@ pub fn began(uid: &str, cause: Option<Context>) {
     if causes.get(uid).is_none() {
         let context = cause.unwrap_or_else(|| Context::root(installed.rate));
         if context.sampled {
-            causes.put(uid, Cause { context, is_root: cause.is_none(), begun: Instant::now() });
+            causes.put(uid, Cause::new(context, cause.is_none(), Instant::now()));
         }
+    }
+    if let Some(known) = causes.by_uid.get_mut(&uid) {
+        known.start = Some(known.start());
     }
 }
 
@@ -200,13 +217,13 @@ pub fn cause_of(uid: &str) -> Context {
     causes.get(Uid::of(uid)).map(|cause| cause.context).unwrap_or_default()
 }
 
-/// Where a stage of the kubelet stands that is about a pod: within the pod's start, which several name before it is over.
+/// Where a stage of the kubelet stands that is about a pod: within the pod's start.
 pub(crate) fn within_pod(uid: Uid) -> Context {
     if KUBELET.get().is_none() {
         return Context::default();
     }
     let causes = CAUSES.lock().unwrap_or_else(PoisonError::into_inner);
-    causes.get(uid).map(|cause| cause.context.known_child()).unwrap_or_default()
+    causes.get(uid).map(|cause| cause.start().own).unwrap_or_default()
 }
 
 /// A span that knows its place.
@@ -242,11 +259,9 @@ fn place(span: &Span, placed: Placed) -> Option<Placed> {
     }
     let cause = CAUSES.lock().unwrap_or_else(PoisonError::into_inner).get(span.uid)?;
     Some(match span.stage {
-        Some(Stage::Pod) => {
-            Placed { own: cause.context.known_child(), parent: if cause.is_root { 0 } else { cause.context.span } }
-        }
+        Some(Stage::Pod) => cause.start(),
         _ if span.hop == Hop::Kubelet => {
-            let pod = cause.context.known_child();
+            let pod = cause.start().own;
             Placed { own: pod.child(), parent: pod.span }
         }
         _ => Placed { own: cause.context.child(), parent: cause.context.span },
@@ -332,7 +347,7 @@ mod tests {
     use super::*;
 
     fn cause_at(trace: u128, begun: Instant) -> Cause {
-        Cause { context: Context { trace, span: 7, sampled: true }, is_root: false, begun }
+        Cause::new(Context { trace, span: 7, sampled: true }, false, begun)
     }
 
     #[test]

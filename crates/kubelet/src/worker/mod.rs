@@ -248,9 +248,9 @@ async fn ordered(mut orders: watch::Receiver<Order>, wanted: impl FnMut(&Order) 
 impl Worker {
     async fn run(mut self, room: impl Future<Output = ()>) {
         tokio::pin!(room);
-        if hops::export::is_unexplained(self.uid()) {
-            hops::export::began(self.uid(), trace::cause(&self.shared.client, &self.pod).await);
-        }
+        let is_unexplained = hops::export::is_unexplained(self.uid());
+        let cause = if is_unexplained { trace::cause(&self.shared.client, &self.pod).await } else { None };
+        hops::export::began(self.uid(), cause);
         let mut stage = Stage::Queued;
         while stage != Stage::Gone {
             let uid = self.uid().to_owned();

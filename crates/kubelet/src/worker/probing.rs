@@ -122,13 +122,12 @@ impl Worker {
         };
         let on_verdict = {
             let (verdicts, news) = (self.verdicts.clone(), self.news.clone());
+            // By this clock alone: a container's start is told in whole seconds, and by another process.
             let (pod, label, begun) = (pod.clone(), hops::label(&container.name), Instant::now());
-            // A start is told in whole seconds. Of a container that started just now they say nothing.
-            let before = if age < Duration::from_secs(1) { Duration::ZERO } else { age };
             let was_ready = AtomicBool::new(kind != Kind::Readiness);
             move |verdict| {
                 if verdict == Verdict::Success && !was_ready.swap(true, Ordering::Relaxed) {
-                    let hop = hops::stage(hops::Stage::Probe, "ensure").by(label).since(begun.elapsed() + before);
+                    let hop = hops::stage(hops::Stage::Probe, "ensure").by(label).since(begun.elapsed());
                     hop.end(spec::uid(&pod), controller_uid(&pod.metadata).unwrap_or_default(), 0);
                 }
                 if verdicts.send_if_modified(|all| all.set(&id, kind, verdict)) {

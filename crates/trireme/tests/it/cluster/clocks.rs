@@ -158,8 +158,9 @@ fn told(dev: &Dev, name: &str, measured: Duration) {
         let found = list("parts").find(|part| part["name"] == name);
         seconds(&found.unwrap_or_else(|| panic!("{name} in {way:#}"))["seconds"])
     };
-    // What is known to have taken its time did so in its own hop. For how long there was no room depends on who sees it how soon.
-    assert!(part("queue") > 0.0 && part("pod") > 1.9 && part("probe main") > 1.9, "{way:#}");
+    // What is known to have taken its time did so in its own hop. For how long there was no room depends on who sees it how soon, and for how long a probe
+    // waits on the age of a container, which the runtime tells by a clock that is not ahead.
+    assert!(part("queue") > 0.0 && part("pod") > 1.5 && part("probe main") > 0.0, "{way:#}");
     let drawn = trace(&[]);
     assert!(drawn.contains(&format!("pod/{name} was ready ")), "{drawn}");
 }
@@ -167,21 +168,23 @@ fn told(dev: &Dev, name: &str, measured: Duration) {
 /// The node's spans belong to the trace of the request that made the pod.
 async fn traced(collector: &Collector, uid: &str) {
     let of_node = |spans: &[Received], name: &str| {
-        let found = spans
-            .iter()
-            .find(|one| one.service == "kubelet" && one.span.name == name && one.attribute("k8s.object.uid") == uid);
-        found.cloned()
+        let mut all = spans.iter();
+        let is = |one: &&Received| {
+            one.service == "kubelet" && one.span.name == name && one.attribute("k8s.object.uid") == uid
+        };
+        all.find(is).cloned()
     };
-    let led = |spans: &[Received]| {
-        let pod = of_node(spans, "syncPod")?;
-        spans.iter().find(|one| one.span.span_id == pod.span.parent_span_id).cloned()
+    let parent_of = |spans: &[Received], child: &Received| {
+        spans.iter().find(|one| one.span.span_id == child.span.parent_span_id).cloned()
     };
+    // A pod has several turns of its worker; this is the one that made the sandbox.
+    let turn = |spans: &[Received]| parent_of(spans, &of_node(spans, "sandbox")?);
     let whole = |spans: &[Received]| {
-        ["sandbox", "probe"].iter().all(|name| of_node(spans, name).is_some()) && led(spans).is_some()
+        of_node(spans, "probe").is_some() && turn(spans).is_some_and(|turn| parent_of(spans, &turn).is_some())
     };
     let spans = collector.until("the node's spans", &bytes_of(TRACE), whole).await;
-    let (pod, sandbox) = (of_node(&spans, "syncPod").expect("a span"), of_node(&spans, "sandbox").expect("a span"));
-    assert!(sandbox.is_child_of(&pod), "{sandbox:#?}");
-    let cause = led(&spans).expect("it was waited for");
+    let turn = turn(&spans).expect("it was waited for");
+    assert_eq!(turn.span.name, "syncPod", "{turn:#?}");
+    let cause = parent_of(&spans, &turn).expect("it was waited for");
     assert_eq!((cause.service.as_str(), cause.attribute("k8s.object.uid").as_str()), ("apiserver", uid));
 }
