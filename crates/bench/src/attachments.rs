@@ -20,6 +20,8 @@ const MANY: usize = 10_000;
 const CHANGES: usize = 15;
 /// How long the idle controller is watched.
 const IDLE: Duration = Duration::from_secs(10);
+/// How long the binder may take for all volumes.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 pub async fn run(scale: f64) -> Result<(), Failure> {
     let many = ((MANY as f64 * scale) as usize).max(10);
@@ -42,6 +44,7 @@ pub async fn run(scale: f64) -> Result<(), Failure> {
         // Small times vary; what must not be seen is a cost that grew with the ten thousand others.
         .at_most("among_many_ms", (alone.as_secs_f64() * 1e3 * 1.5).max(20.0))
         .print();
+    settled(&client).await?;
     let writes = writes(&client).await?;
     Line::new("attachments_idle")
         .figure("attachments", many as f64)
@@ -85,6 +88,24 @@ async fn median_change(client: &Client, prefix: &str) -> Result<Duration, Failur
     }
     all.sort_unstable();
     Ok(all[all.len() / 2])
+}
+
+/// Waits until every volume has the phase that the binder gives it once: until then not everybody is idle.
+async fn settled(client: &Client) -> Result<(), Failure> {
+    let begun = Instant::now();
+    loop {
+        let volumes = client.list::<PersistentVolume>("", &ListParams::default()).await?.items;
+        let is_settled = |volume: &PersistentVolume| {
+            volume.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Available"))
+        };
+        if volumes.iter().all(|volume| is_settled(volume)) {
+            return Ok(());
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err("the binder does not come to an end".into());
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
 }
 
 /// How often volumes and attachments are written while nobody asks for anything.
