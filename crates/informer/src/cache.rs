@@ -19,7 +19,7 @@ use rustc_hash::{FxBuildHasher, FxHashSet};
 use tokio::sync::watch;
 
 pub use self::change::Change;
-use self::index::Index;
+use self::index::{Index, Move};
 pub(crate) use self::sink::{Entry, Sink};
 pub use self::slot::{Item, Read};
 use self::slot::{Ring, STRUCTS, Slot};
@@ -30,6 +30,9 @@ mod change;
 mod index;
 mod sink;
 mod slot;
+
+/// So many objects of a list are read before others have their turn.
+const TURN: usize = 256;
 
 type FxMap<A, B> = HashMap<A, B, FxBuildHasher>;
 
@@ -148,17 +151,23 @@ impl<K: Cached> Informer<K> {
     }
 
     /// Adds an index: the function names the values under which an object is found. A second index of the same name is ignored, so that several
-    /// users of the shared informer may each ask for it.
+    /// users of the shared informer may each ask for it. Not for handlers.
     pub fn add_index(&self, name: &'static str, values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static) {
-        let mut objects = self.shared.objects.write();
-        if objects.indexes.iter().any(|index| index.name() == name) {
-            return;
+        // Between two changes, of which it would miss one; and readers go on, however long it takes to read everything.
+        let _between = self.shared.handlers.lock();
+        let slots: Vec<(Arc<Key>, Arc<Slot<K>>)> = {
+            let objects = self.shared.objects.read();
+            if objects.indexes.iter().any(|index| index.name() == name) {
+                return;
+            }
+            objects.by_key.iter().map(|(key, slot)| (key.clone(), slot.clone())).collect()
+        };
+        let mut index: Index<K> = Index::new(name, values);
+        for (key, slot) in &slots {
+            let found = index.weigh(key, None, Some(&slot.peek()));
+            index.make(key, found);
         }
-        let mut index = Index::new(name, values);
-        for (key, slot) in &objects.by_key {
-            index.insert(key, &slot.peek());
-        }
-        objects.indexes.push(index);
+        self.shared.objects.write().indexes.push(index);
     }
 
     /// Everything an index holds under a value.
@@ -279,10 +288,10 @@ impl<K: Cached> Shared<K> {
     pub(crate) fn apply(&self, item: Item<K>) -> Option<Undecodable> {
         let handlers = self.handlers.lock();
         let key = item.key();
-        match self.put(&key, item) {
+        match self.news(&key, item) {
             Ok(news) => {
                 self.aside.heal(&key);
-                news.iter().for_each(|news| notify(&handlers, news));
+                self.make(&handlers, news.into_iter().collect());
                 None
             }
             Err(odd) => self.put_aside(&handlers, odd),
@@ -295,8 +304,9 @@ impl<K: Cached> Shared<K> {
         let key = item.key();
         self.aside.heal(&key);
         // The event carries the last state of all; whoever never knew the object needs no word of its end.
-        if let Some(known) = self.take(&key) {
-            tell(&handlers, &Change::Deleted(item.read().unwrap_or_else(|_| known.peek())));
+        if let Some(mut news) = self.end(&key) {
+            news.last = item.read().ok();
+            self.make(&handlers, vec![news]);
         }
     }
 
@@ -306,7 +316,7 @@ impl<K: Cached> Shared<K> {
     }
 
     fn put_aside(&self, handlers: &[Handler<K>], object: Undecodable) -> Option<Undecodable> {
-        self.forget_replaced(handlers, &object);
+        self.make(handlers, self.end_of_replaced(&object).into_iter().collect());
         self.aside.put(object.clone()).then_some(object)
     }
 
@@ -315,112 +325,131 @@ impl<K: Cached> Shared<K> {
         let handlers = self.handlers.lock();
         let key = aside::key(object);
         self.aside.heal(&key);
-        if let Some(gone) = self.take(&key) {
-            tell(&handlers, &Change::Deleted(gone.peek()));
-        }
+        self.make(&handlers, self.end(&key).into_iter().collect());
     }
 
     /// Makes the cache hold exactly these objects, telling only of the differences. What is there and cannot be read stays as it was known; those
     /// of them that are news are answered.
     ///
-    /// Those who work with the cache see everything change at once. As long as nobody does, it fills in turns, in each of which as much is read as is
-    /// kept of structs, so that filling it takes no more memory than having it.
-    pub(crate) async fn replace(&self, all: Vec<Item<K>>, undecodable: Vec<Undecodable>) -> Vec<Undecodable> {
-        self.keep_only(&all, &undecodable);
-        let turn = if self.has_synced() { all.len() } else { STRUCTS / 2 };
-        let mut all = all.into_iter();
-        let mut odd = Vec::new();
-        while all.len() > 0 {
-            self.fill(all.by_ref().take(turn), &mut odd);
-            tokio::task::yield_now().await;
+    /// Those who work with the cache see everything change at once, and are told then. As long as nobody does, it fills in turns, so that
+    /// filling it takes no more memory than having it.
+    pub(crate) async fn replace(&self, all: Vec<Item<K>>, mut undecodable: Vec<Undecodable>) -> Vec<Undecodable> {
+        let mut news = self.ends(&all, &undecodable);
+        for (at, item) in all.into_iter().enumerate() {
+            match self.news(&item.key(), item) {
+                Ok(one) => news.extend(one),
+                Err(odd) => undecodable.push(odd),
+            }
+            if at % TURN == TURN - 1 {
+                if !self.has_synced() {
+                    self.make(&self.handlers.lock(), std::mem::take(&mut news));
+                }
+                tokio::task::yield_now().await;
+            }
         }
         let handlers = self.handlers.lock();
-        let undecodable: Vec<Undecodable> = undecodable.into_iter().chain(odd).collect();
-        undecodable.iter().for_each(|object| self.forget_replaced(&handlers, object));
+        news.extend(undecodable.iter().filter_map(|object| self.end_of_replaced(object)));
+        self.make(&handlers, news);
         self.aside.keep_only(&undecodable);
         let news = undecodable.into_iter().filter(|object| self.aside.put(object.clone())).collect();
         self.synced.send_replace(true);
         news
     }
 
-    /// Takes out what is not among these.
-    fn keep_only(&self, all: &[Item<K>], undecodable: &[Undecodable]) {
-        let handlers = self.handlers.lock();
+    /// The end of everything that is not among these.
+    fn ends(&self, all: &[Item<K>], undecodable: &[Undecodable]) -> Vec<News<K>> {
         if self.objects.read().by_key.is_empty() {
-            return;
+            return Vec::new();
         }
         let mut keep: FxHashSet<Key> = all.iter().map(Item::key).collect();
         keep.extend(undecodable.iter().map(aside::key));
         let known: Vec<Arc<Key>> = self.objects.read().by_key.keys().cloned().collect();
-        let gone: Vec<_> =
-            known.iter().filter(|key| !keep.contains(&***key)).filter_map(|key| self.take(key)).collect();
-        gone.iter().for_each(|slot| tell(&handlers, &Change::Deleted(slot.peek())));
+        known.iter().filter(|key| !keep.contains(&***key)).filter_map(|key| self.end(key)).collect()
     }
 
-    /// Takes over some objects, then tells of them.
-    fn fill(&self, items: impl Iterator<Item = Item<K>>, odd: &mut Vec<Undecodable>) {
-        let handlers = self.handlers.lock();
-        let mut all = Vec::new();
-        for item in items {
-            match self.put(&item.key(), item) {
-                Ok(news) => all.extend(news),
-                Err(object) => odd.push(object),
-            }
-        }
-        all.iter().for_each(|news| notify(&handlers, news));
-    }
-
-    /// What is news of an object for the handlers: nothing if it is known as it is.
-    fn put(&self, key: &Key, item: Item<K>) -> Result<Option<News<K>>, Undecodable> {
-        let known = self.objects.read().by_key.get(key).cloned();
-        if known.as_ref().is_some_and(|slot| slot.is_at(item.revision().as_deref())) {
+    /// What is news of an object: nothing if it is known as it is.
+    fn news(&self, key: &Key, item: Item<K>) -> Result<Option<News<K>>, Undecodable> {
+        let known = self.known(key);
+        if known.as_ref().is_some_and(|(_, slot)| slot.is_at(item.revision().as_deref())) {
             return Ok(None);
         }
         let object = item.read()?;
         let new = Slot::new(item, object.clone(), &self.ring);
-        let old = known.as_ref().map(|slot| slot.peek());
-        self.objects.write().put(key, new.clone(), old.as_deref(), &object);
-        Ok(Some(News { old: known, new }))
+        let (key, old) = match known {
+            Some((key, slot)) => (key, Some(slot)),
+            None => (Arc::new(key.clone()), None),
+        };
+        let before = old.as_ref().map(|slot| slot.peek());
+        let moves = self.objects.read().moves(&key, before.as_deref(), Some(&object));
+        Ok(Some(News { key, old, new: Some(new), moves, last: None }))
     }
 
-    fn take(&self, key: &Key) -> Option<Arc<Slot<K>>> {
-        let slot = self.objects.read().by_key.get(key).cloned()?;
-        let object = slot.peek();
-        self.objects.write().remove(key, &object);
-        Some(slot)
+    /// That an object is gone, if it is known.
+    fn end(&self, key: &Key) -> Option<News<K>> {
+        let (key, old) = self.known(key)?;
+        let before = old.peek();
+        let moves = self.objects.read().moves(&key, Some(&before), None);
+        Some(News { key, old: Some(old), new: None, moves, last: None })
     }
 
-    /// Takes out what has the name of an object that cannot be read and is another one: it is gone for certain.
-    fn forget_replaced(&self, handlers: &[Handler<K>], object: &Undecodable) {
-        let Some(uid) = object.object.uid.as_deref().filter(|uid| !uid.is_empty()) else { return };
+    /// The end of what has the name of an object that cannot be read and is another one: it is gone for certain.
+    fn end_of_replaced(&self, object: &Undecodable) -> Option<News<K>> {
+        let uid = object.object.uid.as_deref().filter(|uid| !uid.is_empty())?;
         let key = aside::key(object);
-        let known = self.objects.read().by_key.get(&key).cloned();
-        if known.is_some_and(|slot| slot.is_another_than(uid))
-            && let Some(gone) = self.take(&key)
-        {
-            tell(handlers, &Change::Deleted(gone.peek()));
+        let (_, slot) = self.known(&key)?;
+        if slot.is_another_than(uid) { self.end(&key) } else { None }
+    }
+
+    fn known(&self, key: &Key) -> Option<(Arc<Key>, Arc<Slot<K>>)> {
+        let objects = self.objects.read();
+        objects.by_key.get_key_value(key).map(|(key, slot)| (key.clone(), slot.clone()))
+    }
+
+    /// Changes the cache, everything at once, then tells of it.
+    fn make(&self, handlers: &[Handler<K>], mut news: Vec<News<K>>) {
+        if news.is_empty() {
+            return;
         }
+        {
+            let mut objects = self.objects.write();
+            news.iter_mut().for_each(|news| objects.make(news));
+        }
+        news.iter().for_each(|news| notify(handlers, news));
     }
 }
 
-/// What handlers are told of an object, as versions that are read when it is told.
+/// What becomes of one object. Everything is read before the cache is changed, so that readers do not wait for it, and for handlers again, one at a
+/// time, because there may be very many.
 struct News<K> {
+    key: Arc<Key>,
     old: Option<Arc<Slot<K>>>,
-    new: Arc<Slot<K>>,
+    /// None if it is gone.
+    new: Option<Arc<Slot<K>>>,
+    /// What it changes in each index.
+    moves: Vec<Move>,
+    /// Of what is gone, the last state of all, if it was told.
+    last: Option<Arc<K>>,
 }
 
 fn notify<K: Cached>(handlers: &[Handler<K>], news: &News<K>) {
     if handlers.is_empty() {
         return;
     }
-    let new = news.new.peek();
-    match news.old.as_ref().map(|slot| slot.peek()) {
-        None => tell(handlers, &Change::Added(new)),
-        Some(old) if old.meta().uid == new.meta().uid => tell(handlers, &Change::Modified { old, new }),
-        // One of the same name took its place.
-        Some(old) => {
-            tell(handlers, &Change::Deleted(old));
-            tell(handlers, &Change::Added(new));
+    match (&news.old, &news.new) {
+        (None, None) => {}
+        (None, Some(new)) => tell(handlers, &Change::Added(new.peek())),
+        (Some(old), None) => {
+            tell(handlers, &Change::Deleted(news.last.clone().unwrap_or_else(|| old.peek())));
+        }
+        (Some(old), Some(new)) => {
+            let (old, new) = (old.peek(), new.peek());
+            if old.meta().uid == new.meta().uid {
+                tell(handlers, &Change::Modified { old, new });
+            } else {
+                // One of the same name took its place.
+                tell(handlers, &Change::Deleted(old));
+                tell(handlers, &Change::Added(new));
+            }
         }
     }
 }
@@ -452,23 +481,26 @@ impl<K: Cached> Objects<K> {
         self.indexes.iter().find(|index| index.name() == name).expect("indexes are added before they are used")
     }
 
-    fn put(&mut self, key: &Key, slot: Arc<Slot<K>>, old: Option<&K>, new: &K) {
-        match self.by_key.get_key_value(key).map(|(key, _)| key.clone()).zip(old) {
-            Some((key, old)) => {
-                self.indexes.iter_mut().for_each(|index| index.replace(&key, old, new));
-                self.by_key.insert(key, slot);
-            }
-            None => {
-                let key = Arc::new(key.clone());
-                self.indexes.iter_mut().for_each(|index| index.insert(&key, new));
-                self.by_key.insert(key, slot);
-            }
-        }
+    fn moves(&self, key: &Key, old: Option<&K>, new: Option<&K>) -> Vec<Move> {
+        self.indexes.iter().map(|index| index.weigh(key, old, new)).collect()
     }
 
-    fn remove(&mut self, key: &Key, old: &K) {
-        self.by_key.remove(key);
-        self.indexes.iter_mut().for_each(|index| index.remove(key, old));
+    fn make(&mut self, news: &mut News<K>) {
+        let known = self.by_key.get(&*news.key).cloned();
+        let is_known = known.as_ref().map(Arc::as_ptr) == news.old.as_ref().map(Arc::as_ptr);
+        // An index may have been added since, or a list may name an object twice.
+        if !is_known || news.moves.len() != self.indexes.len() {
+            let (old, new) = (known.as_ref().map(|slot| slot.peek()), news.new.as_ref().map(|slot| slot.peek()));
+            news.moves = self.moves(&news.key, old.as_deref(), new.as_deref());
+            news.old = known;
+        }
+        for (index, change) in self.indexes.iter_mut().zip(std::mem::take(&mut news.moves)) {
+            index.make(&news.key, change);
+        }
+        match &news.new {
+            Some(slot) => self.by_key.insert(news.key.clone(), slot.clone()),
+            None => self.by_key.remove(&*news.key),
+        };
     }
 }
 

@@ -18,6 +18,12 @@ pub(super) struct Index<K> {
     keys: HashMap<String, FxHashSet<Arc<Key>>, FxBuildHasher>,
 }
 
+/// Under what an object was found, and is from now on.
+pub(super) struct Move {
+    before: Vec<String>,
+    after: Vec<String>,
+}
+
 impl<K> Index<K> {
     pub(super) fn new(name: &'static str, values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static) -> Self {
         Self { name, values: Box::new(values), keys: HashMap::default() }
@@ -48,20 +54,13 @@ impl<K> Index<K> {
         })
     }
 
-    pub(super) fn insert(&mut self, key: &Arc<Key>, object: &K) {
-        for value in self.values(key, object) {
-            self.keys.entry(value).or_default().insert(key.clone());
-        }
+    /// What has to change here when an object does.
+    pub(super) fn weigh(&self, key: &Key, old: Option<&K>, new: Option<&K>) -> Move {
+        let values = |object: Option<&K>| object.map(|object| self.values(key, object)).unwrap_or_default();
+        Move { before: values(old), after: values(new) }
     }
 
-    pub(super) fn remove(&mut self, key: &Key, object: &K) {
-        for value in self.values(key, object) {
-            self.drop_value(key, value);
-        }
-    }
-
-    pub(super) fn replace(&mut self, key: &Arc<Key>, old: &K, new: &K) {
-        let (before, after) = (self.values(key, old), self.values(key, new));
+    pub(super) fn make(&mut self, key: &Arc<Key>, Move { before, after }: Move) {
         for value in before.iter().filter(|value| !after.contains(value)) {
             self.drop_value(key, value.clone());
         }

@@ -68,6 +68,43 @@ async fn a_relist_tells_of_the_differences_alone() {
     );
 }
 
+#[tokio::test]
+async fn who_is_told_of_a_relist_finds_all_of_it() {
+    let informer = Informer::<Pod>::empty("pods");
+    informer.shared().replace(vec![whole("a", "1", "1", "n"), whole("b", "2", "2", "n")], vec![]).await;
+    let found: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (log, cache) = (found.clone(), informer.clone());
+    informer.subscribe(move |change| {
+        let mut names: Vec<String> = cache.list().iter().filter_map(|pod| pod.metadata.uid.clone()).collect();
+        names.sort();
+        let told_of = change.object().metadata.uid.clone().unwrap_or_default();
+        log.lock().push(format!("{told_of}: {}", names.join(" ")));
+    });
+    found.lock().clear();
+    informer.shared().replace(vec![whole("b", "2", "3", "n"), whole("c", "4", "4", "n")], vec![]).await;
+    assert_eq!(*found.lock(), ["1: 2 4", "2: 2 4", "4: 2 4"], "what went is not told of before what came is there");
+}
+
+#[tokio::test]
+async fn a_list_that_takes_several_turns_fills_the_cache_and_its_indexes() {
+    let informer = Informer::<Pod>::empty("pods");
+    informer.add_index("node", |pod| node(pod).into_iter().collect());
+    let told = Arc::new(Mutex::new(0_usize));
+    let (counter, cache) = (told.clone(), informer.clone());
+    informer
+        .subscribe(move |change| *counter.lock() += usize::from(cache.contains(&Key::of(&change.object().metadata))));
+    let many = 2 * TURN + 1;
+    let all = |revision, node: &str| (0..many).map(|at| text(&format!("p{at}"), revision, node)).collect::<Vec<_>>();
+    informer.shared().replace(all(1, "n1"), vec![]).await;
+    assert_eq!((informer.len(), *told.lock(), informer.count("node", "n1")), (many, many, many));
+    let mut twice = all(2, "n2");
+    twice.push(text("p0", 3, "n3"));
+    informer.shared().replace(twice, vec![]).await;
+    assert_eq!((informer.len(), *told.lock()), (many, 2 * many + 1));
+    let found = ["n1", "n2", "n3"].map(|node| informer.count("node", node));
+    assert_eq!(found, [0, many - 1, 1], "what is named twice is found where it was named last");
+}
+
 #[test]
 fn indexes_follow_the_objects() {
     let (informer, _) = observed();
