@@ -101,6 +101,7 @@ impl<K: Cached> Slot<K> {
 
     /// The struct. If it has to be read it is kept, for others and for later.
     pub(super) fn get(self: &Arc<Self>, ring: &Ring<K>) -> Arc<K> {
+        self.used.store(true, Relaxed);
         let read = match self.known() {
             Ok(object) => return object,
             Err((original, read)) => self.decode(original, *read),
@@ -116,14 +117,13 @@ impl<K: Cached> Slot<K> {
         kept
     }
 
-    /// The struct. If it has to be read it is not kept.
+    /// The struct. If it has to be read it is not kept, and a look is no reason to keep it.
     pub(super) fn peek(&self) -> Arc<K> {
         self.known().unwrap_or_else(|(original, read)| self.decode(original, *read))
     }
 
     fn known(&self) -> Result<Arc<K>, &(Original, Read<K>)> {
         if let Some(object) = &*self.object.lock() {
-            self.used.store(true, Relaxed);
             return Ok(object.clone());
         }
         Err(self.text.as_ref().expect("a slot without a text keeps its struct"))

@@ -234,6 +234,27 @@ fn structs_are_bounded_and_those_in_use_stay() {
 }
 
 #[test]
+fn a_look_at_everything_neither_keeps_structs_nor_drives_out_those_in_use() {
+    let informer = Informer::<Pod>::empty("pods");
+    informer.shared().apply(text("used", 1, "n"));
+    for at in 1..STRUCTS {
+        informer.shared().apply(text(&format!("p{at}"), 2, "n"));
+    }
+    let used = Key::new("default", "used");
+    assert!(informer.get(&used).is_some());
+    assert_eq!((informer.each().count(), reads()), (STRUCTS, STRUCTS), "each was read when it came");
+    ["new", "newer"].into_iter().for_each(|name| drop(informer.shared().apply(text(name, 3, "n"))));
+    assert!(informer.get(&used).is_some());
+    assert_eq!(reads(), 2, "only the new ones");
+
+    informer.shared().ring.age();
+    assert_eq!(informer.shared().ring.len(), 1, "what nobody works with goes");
+    assert_eq!(informer.each().count(), STRUCTS + 2);
+    informer.shared().ring.age();
+    assert_eq!(informer.shared().ring.len(), 0, "however often somebody looks at everything");
+}
+
+#[test]
 fn a_change_of_what_is_only_a_text_tells_of_both_versions() {
     let informer = Informer::<Pod>::empty("pods");
     informer.add_index("node", |pod| node(pod).into_iter().collect());
