@@ -215,6 +215,11 @@ impl<K: Cached> Informer<K> {
         self.shared.objects.read().index(name).count(value)
     }
 
+    /// How many there are in a namespace.
+    pub fn count_in(&self, namespace: &str) -> usize {
+        self.count(NAMESPACE, namespace)
+    }
+
     /// The values under which an index holds anything, in no order.
     ///
     /// # Panics

@@ -57,7 +57,7 @@ impl Others {
         if !informer.has_synced() {
             return Err(Error::Waiting(format!("{plural} are not all known yet")));
         }
-        Ok(Some(informer.by_namespace(namespace).len()))
+        Ok(Some(informer.count_in(namespace)))
     }
 
     fn begin(&self, source: AllMetadata) -> Informer<Metadata> {

@@ -284,6 +284,11 @@ fn looks_at_many_read_what_they_look_at_and_keep_none() {
     }
     (0..2).for_each(|_| informer.shared().ring.age());
     reads();
+    assert_eq!(
+        (informer.count_in("default"), informer.count_in("other"), reads()),
+        (10, 0, 0),
+        "counting reads nothing"
+    );
     assert_eq!((informer.each().count(), informer.each_in("default").count(), reads()), (10, 10, 20));
     assert_eq!(informer.shared().ring.len(), 0);
     let by = LabelSelector::parse("node=n1").expect("a selector");
