@@ -64,6 +64,8 @@ impl Ring {
             self.changes.push_front(change);
         }
         self.floor = floor;
+        // It is here because somebody asks for it, so it stays as long as what is news.
+        self.mark = floor;
     }
 
     /// Takes out what was here when this was asked last. Each change keeps alive what it replaced, which nobody else needs; who comes back late reads
@@ -131,6 +133,7 @@ mod tests {
         assert!(ring.is_empty() && ring.last() == 15 && ring.floor() == 15);
         ring.prepend(10, 15, vec![change(12), change(15)]);
         assert_eq!(after(&ring, 10), Some(vec![12, 15]), "there is room for what somebody asks for");
+        assert_eq!((ring.forget().len(), ring.forget().len()), (0, 2), "and it stays for a turn");
     }
 
     #[test]

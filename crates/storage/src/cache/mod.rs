@@ -234,14 +234,25 @@ impl Cache {
             return Ok(());
         }
         let _one_at_a_time = self.history.lock().await;
-        let floor = self.state.read().ring.floor();
-        if floor <= revision {
-            return Ok(());
+        // A second time if changes were forgotten while the log was read, which is once in a while.
+        for _ in 0..2 {
+            let floor = self.state.read().ring.floor();
+            if floor <= revision {
+                break;
+            }
+            let events = store.history(&self.prefix, revision, floor, Ring::CAPACITY).await;
+            let events = events.map_err(|error| log_error(error, revision))?;
+            let changes = events.into_iter().map(|event| Arc::new(self.decode(event, None))).collect();
+            let has_moved = {
+                let mut state = self.state.write();
+                let before = state.ring.floor();
+                state.ring.prepend(revision, floor, changes);
+                before != floor
+            };
+            if !has_moved {
+                break;
+            }
         }
-        let events = store.history(&self.prefix, revision, floor, Ring::CAPACITY).await;
-        let events = events.map_err(|error| log_error(error, revision))?;
-        let changes = events.into_iter().map(|event| Arc::new(self.decode(event, None))).collect();
-        self.state.write().ring.prepend(revision, floor, changes);
         Ok(())
     }
 

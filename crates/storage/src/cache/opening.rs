@@ -153,6 +153,29 @@ mod tests {
         caches.stop();
     }
 
+    #[tokio::test]
+    async fn who_comes_back_while_changes_are_forgotten_gets_them_all_the_same() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = store::embedded::Embedded::open(directory.path(), Default::default()).expect("a store");
+        let caches = Caches::start(store.clone(), [(PREFIX.to_owned(), Keeping::default())]).await.expect("caches");
+        let cache = caches.get(PREFIX).expect("a cache");
+        let first = write(&*store, "first").await;
+        let second = write(&*store, "second").await;
+        caches.reach(second).await.expect("it is followed");
+        assert!(caches.forget() && !caches.forget());
+        let third = write(&*store, "third").await;
+        caches.reach(third).await.expect("it is followed");
+        assert!(caches.forget(), "what is news stays");
+
+        let everything = Filter::everything();
+        let coming = cache.subscribe(&*store, &everything, Start::After(first), third);
+        // The log is being read up to the second when the third goes.
+        let (back, _) = futures::future::join(coming, async { caches.forget() }).await;
+        let back = back.expect("a watch");
+        assert_eq!(back.backlog.iter().map(|change| change.revision).collect::<Vec<_>>(), [second, third]);
+        caches.stop();
+    }
+
     /// What happens between the moment in which a cache is known and that in which it is filled is not lost, and nothing is applied twice.
     #[tokio::test]
     async fn what_is_written_while_a_cache_is_filled_waits() {
