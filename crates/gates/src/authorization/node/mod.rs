@@ -111,6 +111,13 @@ impl Node {
         RwLockWriteGuard::downgrade(state)
     }
 
+    /// Takes in what is new while the caches have it at hand: who comes later has to read all pods. Before anybody asks there is nothing to keep up.
+    fn keep_up(&self) {
+        if self.state.read().pods.has_begun() {
+            drop(self.current());
+        }
+    }
+
     /// Whether a claim, secret and so on is one that the node's pods use.
     fn reaches(&self, node: &str, kind: Kind, asked: &Attributes<'_>) -> Verdict {
         if asked.name.is_empty() {
@@ -334,7 +341,11 @@ impl Authorizer for Node {
                 ("storage.k8s.io", "csinodes") => return self.csi_node(node, asked),
                 ("resource.k8s.io", "resourceslices") => return self.slice(node, asked),
                 ("", "nodes") => return self.node(node, asked),
-                ("", "pods") => return self.pod(node, asked),
+                ("", "pods") => {
+                    // Where pods change, nodes tell of theirs. A heartbeat would come as often, but waits for nobody's lock.
+                    self.keep_up();
+                    return self.pod(node, asked);
+                }
                 ("certificates.k8s.io", "podcertificaterequests") => return self.certificate_request(node, asked),
                 _ => {}
             }
@@ -349,3 +360,6 @@ impl Authorizer for Node {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
