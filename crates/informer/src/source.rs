@@ -45,11 +45,11 @@ pub fn struct_events<K: Send + Sync + 'static>(
 const SMALL: usize = 1_024;
 
 /// Whether of a kind texts are kept. A struct's own size says how much its text grows when it is read: a field that is not set takes room in it. So it
-/// is large structs whose texts are kept, and those that hold schemas, which are larger than anything. Nodes are the exception: controllers look at all of
-/// them, and each tells of itself every few seconds.
+/// is large structs whose texts are kept, and those that hold schemas, which are larger than anything. Nodes are an exception: controllers look at all of
+/// them, and each tells of itself every few seconds. So are volumes: for a claim all of them are looked at, and the scheduler holds their structs anyway.
 fn are_texts<K: Kind>() -> bool {
     match K::KIND {
-        "Node" => false,
+        "Node" | "PersistentVolume" => false,
         "CustomResourceDefinition" => true,
         _ => size_of::<K>() > SMALL,
     }
