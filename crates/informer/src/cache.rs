@@ -115,7 +115,9 @@ impl<K: Cached> Informer<K> {
 
     /// Everything, in no order. Of a kind of which there may be many, [`Informer::each`] needs less memory.
     pub fn list(&self) -> Vec<Arc<K>> {
-        self.read(self.shared.objects.read().all())
+        // In two steps, as below: what stands in one keeps the cache locked until everything is read.
+        let slots = self.shared.objects.read().all();
+        self.read(slots)
     }
 
     /// Everything there is now, in no order, each read when it is its turn and not kept.
@@ -175,7 +177,8 @@ impl<K: Cached> Informer<K> {
     /// # Panics
     /// If no such index was added: that is a mistake in the program, which an empty answer would hide.
     pub fn by_index(&self, name: &str, value: &str) -> Vec<Arc<K>> {
-        self.read(self.shared.objects.read().under(name, value))
+        let slots = self.shared.objects.read().under(name, value);
+        self.read(slots)
     }
 
     /// As [`Informer::by_index`], each read when it is its turn and not kept.

@@ -1,4 +1,4 @@
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use super::*;
 use client::Original;
@@ -193,6 +193,47 @@ fn text(name: &str, revision: u64, node: &str) -> Item<Pod> {
 
 fn node(pod: &Pod) -> Option<String> {
     pod.spec.as_ref()?.node_name.clone()
+}
+
+thread_local! {
+    static READ_FROM: RefCell<Option<Informer<Pod>>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn nothing_is_read_with_the_cache_locked() {
+    let informer = Informer::<Pod>::empty("pods");
+    READ_FROM.set(Some(informer.clone()));
+    let item = |revision| {
+        let object = Object::from_value(&tree("a", "n"), revision, &FieldPaths::default()).expect("an object");
+        let read = |original: &Original| {
+            let is_free = |informer: &Informer<Pod>| informer.shared().objects.try_write().is_some();
+            READ_FROM.with_borrow(|informer| assert!(informer.as_ref().is_some_and(is_free)));
+            READS.set(READS.get() + 1);
+            original.read::<Pod>()
+        };
+        Item::Text(Original::shared(Arc::new(object)), read)
+    };
+    let cool = || (0..2).for_each(|_| informer.shared().ring.age());
+    informer.shared().apply(item(1));
+    cool();
+    informer.add_index("node", |pod| node(pod).into_iter().collect());
+    let looks: [fn(&Informer<Pod>) -> usize; 5] = [
+        |informer| informer.list().len(),
+        |informer| informer.by_namespace("default").len(),
+        |informer| informer.select("default", &LabelSelector::parse("node=n").expect("a selector")).len(),
+        |informer| informer.each().count(),
+        |informer| informer.get(&Key::new("default", "a")).iter().count(),
+    ];
+    for look in looks {
+        cool();
+        assert_eq!(look(&informer), 1);
+    }
+    cool();
+    informer.shared().apply(item(2));
+    cool();
+    informer.shared().remove(&item(3));
+    assert_eq!(reads(), 1 + 1 + 5 + 2 + 2, "when it came, for the index, each look, and both versions twice");
+    READ_FROM.set(None);
 }
 
 #[test]
