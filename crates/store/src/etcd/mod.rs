@@ -171,7 +171,7 @@ impl Etcd {
                 Ok(answer) => {
                     self.client.saw(answer.header.as_ref());
                     let Some(status) = lost else { return Ok(answer) };
-                    return settled(txn, fence, answer).ok_or_else(|| failed(status));
+                    return settled(txn, answer).ok_or_else(|| failed(status));
                 }
                 // It may have expired, or etcd may have been restored from before it was granted; nothing was written.
                 Err(status) if lease != 0 && !fresh && status.message().contains("requested lease not found") => {
@@ -357,19 +357,16 @@ fn request(keys: &Keys, txn: &Txn, fence: Option<&Fence>, lease: i64) -> TxnRequ
 }
 
 /// What became of a write that was sent twice, by the answer to the second attempt; nothing if that cannot be known.
-fn settled(txn: &Txn, fence: Option<&Fence>, answer: TxnResponse) -> Option<TxnResponse> {
+///
+/// A key that holds what was to be written does not say who wrote it: two servers that count the same thing from the same revision write the same bytes, and
+/// only one of them may believe that it did.
+fn settled(txn: &Txn, answer: TxnResponse) -> Option<TxnResponse> {
     if answer.succeeded {
         return Some(answer);
     }
-    let (Op::Put { value, .. }, Expect::At(expected)) = (&txn.op, txn.expect) else { return None };
     let found = answer.responses.first()?.range.as_ref()?.kvs.first()?;
-    if found.value == *value {
-        // The first did it. Whoever else writes the same bytes over the same revision has no other wish.
-        let header = proto::ResponseHeader { revision: found.mod_revision, ..answer.header? };
-        return Some(TxnResponse { header: Some(header), succeeded: true, responses: Vec::new() });
-    }
-    // The key is untouched, and will be: the fence that has fallen stands in the way of the first, too.
-    (fence.is_some() && found.mod_revision == expected as i64).then_some(answer)
+    // The key is untouched, and will be: the fence that has fallen stands in the way of the first attempt, too.
+    matches!(txn.expect, Expect::At(expected) if found.mod_revision == expected as i64).then_some(answer)
 }
 
 /// What became of a compare-and-swap. What was read because it failed comes in the order in which it was compared.
@@ -436,10 +433,10 @@ mod tests {
 
     #[test]
     fn a_write_that_was_sent_twice_is_known_to_be_done_or_not_or_its_end_is_not_known() {
-        let put = |value: &'static str| Txn {
+        let put = Txn {
             key: "/registry/k".into(),
             expect: Expect::At(4),
-            op: Op::Put { value: value.into(), ttl: None },
+            op: Op::Put { value: "mine".into(), ttl: None },
             write: None,
             note: Default::default(),
         };
@@ -449,16 +446,16 @@ mod tests {
             let header = Some(proto::ResponseHeader { revision: 9, raft_term: 2 });
             TxnResponse { header, succeeded: false, responses: vec![ResponseOp { range: Some(range) }] }
         };
-        let fence = Fence { key: "/registry/lease".into(), revision: 3 };
-        let became = |fence, answer| {
-            settled(&put("mine"), fence, answer).map(|answer| (answer.succeeded, header(answer.header.as_ref())))
-        };
-        assert_eq!(became(None, answer(7, "mine")), Some((true, 7)), "the first attempt did it");
-        assert_eq!(became(None, answer(7, "theirs")), None, "it may have been written over");
-        assert_eq!(became(Some(&fence), answer(4, "before")), Some((false, 9)), "the fence fell before it");
+        let became = |answer| settled(&put, answer).map(|answer| (answer.succeeded, header(answer.header.as_ref())));
+        let done = TxnResponse { succeeded: true, responses: Vec::new(), ..answer(0, "") };
+        assert_eq!(became(done), Some((true, 9)), "the second attempt did it, so the first never will");
+        assert_eq!(became(answer(7, "theirs")), None, "it may have been written over");
+        assert_eq!(became(answer(7, "mine")), None, "somebody else may have written the same");
+        assert_eq!(became(answer(4, "before")), Some((false, 9)), "the fence fell before it");
+        assert_eq!(became(answer(4, "mine")), Some((false, 9)), "what was there was to be written again");
         let gone =
             TxnResponse { responses: vec![ResponseOp { range: Some(RangeResponse::default()) }], ..answer(0, "") };
-        assert_eq!(became(None, gone), None, "it may have been deleted afterwards");
+        assert_eq!(became(gone), None, "it may have been deleted afterwards");
     }
 
     #[test]
