@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures::{Stream, StreamExt as _};
 use parking_lot::RwLock;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::MetadataValue;
@@ -23,7 +24,7 @@ use tonic_prost::ProstCodec;
 use super::Options;
 use super::keys::Keys;
 use super::proto::{ResponseHeader, WatchCreateRequest, WatchRequest, WatchResponse};
-use super::survey::{Found, Surveys};
+use super::survey::{Found, OTHERS, Surveys};
 use crate::{Error, Revision};
 
 /// The longest a call takes, whatever it meets.
@@ -278,8 +279,10 @@ impl Client {
                 if missed >= enough {
                     return first;
                 }
-                // A write went to a leader that is none any more: it is either done, and the answer would be here, or lost.
+                // A write went to a leader that is none any more, and is done or lost, or waited for the new one and is done soon.
                 if repeat == Repeat::IfUnsent && term != 0 && found.term > term {
+                    let since = found.since.unwrap_or_else(Instant::now);
+                    tokio::time::sleep_until(since + OTHERS).await;
                     return chosen;
                 }
             }

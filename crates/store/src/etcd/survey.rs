@@ -22,8 +22,8 @@ use super::RANGE;
 use super::client::{CALL, Member};
 use super::proto::{RangeRequest, RangeResponse, ResponseHeader};
 
-/// How long after the first answer the others have for theirs.
-const OTHERS: Duration = Duration::from_millis(250);
+/// How long after the first answer the others have for theirs, and writes that waited for the leader for their commit.
+pub(super) const OTHERS: Duration = Duration::from_millis(250);
 /// Between two questions to one that could not answer the first.
 const AGAIN: Duration = Duration::from_millis(50);
 
@@ -32,6 +32,8 @@ const AGAIN: Duration = Duration::from_millis(50);
 pub(super) struct Found {
     endpoints: Vec<String>,
     pub(super) term: u64,
+    /// When the first answer came.
+    pub(super) since: Option<Instant>,
 }
 
 impl Found {
@@ -78,7 +80,8 @@ async fn survey(members: Arc<[Member]>) -> Found {
     let (mut found, mut limit) = (Found::default(), Instant::now() + CALL);
     while let Ok(Some((endpoint, header))) = tokio::time::timeout_at(limit, asked.next()).await {
         if found.endpoints.is_empty() {
-            limit = Instant::now() + OTHERS;
+            let now = Instant::now();
+            (limit, found.since) = (now + OTHERS, Some(now));
         }
         found.endpoints.push(endpoint);
         found.term = found.term.max(header.raft_term);
