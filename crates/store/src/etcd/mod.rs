@@ -125,7 +125,7 @@ impl Etcd {
 
     /// The first revision that etcd still has, as the cancellation of a watch from the beginning tells it.
     async fn oldest(&self) -> Result<Revision, Error> {
-        let mut cursor = Cursor::new("", 1);
+        let mut cursor = Cursor::once("", 1);
         let mut reader = cursor.open(&self.client).await.map_err(|status| client::error(&status))?;
         match tokio::time::timeout(client::CALL, cursor.read(&self.client, &mut reader)).await {
             Ok(Turn::Over(Error::Compacted { oldest })) => Ok(oldest),
@@ -270,7 +270,7 @@ impl Store for Etcd {
         if until > current {
             return Err(Error::Future { requested: until, current });
         }
-        let mut cursor = Cursor::new("", after);
+        let mut cursor = Cursor::once("", after);
         let mut reader = cursor.open(&self.client).await.map_err(|status| client::error(&status))?;
         let mut found = Vec::new();
         loop {

@@ -22,8 +22,11 @@ use crate::{Error, Event, Record, Revision, Watch};
 
 /// A watch that could not be taken up again for so long ends.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A member that has not come as far as the store is known to be is left after so long, if it sends nothing new meanwhile.
+/// A member that has not come as far as the store is known to be is left after so long, if it sends nothing new meanwhile. One after the other gets twice as
+/// long: where there is much to catch up with, whoever is left too soon begins again.
 const BEHIND: Duration = Duration::from_millis(1200);
+/// After so many it is no longer.
+const MOST_LEFT: u32 = 6;
 /// Waits between two attempts to take it up.
 const BACKOFF: [Duration; 5] = [
     Duration::ZERO,
@@ -38,6 +41,10 @@ const BACKOFF: [Duration; 5] = [
 pub(super) struct Cursor {
     prefix: String,
     reached: Revision,
+    /// How long its first member may be behind.
+    patience: Duration,
+    /// How many were left since one was not.
+    left: u32,
 }
 
 /// One turn of reading.
@@ -65,7 +72,8 @@ struct Behind {
     since: Instant,
     /// How far it had to come.
     wanted: Revision,
-    is_asked: bool,
+    /// When it is asked (again): etcd has no answer for a watch that it has not caught up with yet.
+    ask: Instant,
 }
 
 /// Waits until a member that is `here` has stayed behind for too long. Dropped and begun again with every answer.
@@ -74,6 +82,7 @@ async fn left_behind(
     requests: &mpsc::Sender<WatchRequest>,
     here: Revision,
     state: &mut Option<Behind>,
+    patience: Duration,
 ) {
     if state.is_some_and(|behind| behind.wanted <= here) {
         *state = None;
@@ -84,20 +93,27 @@ async fn left_behind(
             // The client is there for as long as its watches are.
             return std::future::pending().await;
         };
-        *state = Some(Behind { since: Instant::now(), wanted, is_asked: false });
+        let since = Instant::now();
+        *state = Some(Behind { since, wanted, ask: since + LATE });
     }
     let Some(behind) = state.as_mut() else { return };
-    tokio::time::sleep_until(behind.since + LATE).await;
-    if !behind.is_asked {
-        behind.is_asked = true;
+    let end = behind.since + patience;
+    while behind.ask < end {
+        tokio::time::sleep_until(behind.ask).await;
         let _ = requests.try_send(WatchRequest { create: None, progress: Some(ProgressRequest {}) });
+        behind.ask += LATE;
     }
-    tokio::time::sleep_until(behind.since + BEHIND).await;
+    tokio::time::sleep_until(end).await;
 }
 
 impl Cursor {
     pub(super) fn new(prefix: &str, after: Revision) -> Self {
-        Self { prefix: prefix.to_owned(), reached: after }
+        Self { prefix: prefix.to_owned(), reached: after, patience: BEHIND, left: 0 }
+    }
+
+    /// Of who reads from one member, and has a limit of its own for each answer.
+    pub(super) fn once(prefix: &str, after: Revision) -> Self {
+        Self { patience: PATIENCE, ..Self::new(prefix, after) }
     }
 
     /// Opens a stream from where the cursor is.
@@ -120,10 +136,12 @@ impl Cursor {
         loop {
             let Watching { answers, requests } = &mut reader.watching;
             let here = self.reached.max(reader.progress);
+            let patience = (self.patience * 2_u32.pow(self.left)).min(PATIENCE);
             let answer = tokio::select! {
                 biased;
                 answer = answers.message() => answer,
-                () = left_behind(client, requests, here, &mut reader.behind) => {
+                () = left_behind(client, requests, here, &mut reader.behind, patience) => {
+                    self.left = MOST_LEFT.min(self.left + 1);
                     Err(Status::unavailable("the watch's member is behind"))
                 }
             };
@@ -142,6 +160,9 @@ impl Cursor {
                 reader.progress = answer.header.map_or(0, |header| header.revision.max(0) as Revision);
             } else {
                 reader.behind = None;
+            }
+            if reader.behind.is_none_or(|behind| behind.wanted <= reader.progress) {
+                self.left = 0;
             }
             reader.fragments.extend(answer.events);
             if answer.fragment || reader.fragments.is_empty() {
@@ -278,4 +299,27 @@ fn offer(sender: &mpsc::Sender<Result<Event, Error>>, events: Vec<Event>) -> Res
         })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Options;
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_member_that_is_behind_is_asked_until_it_is_left() {
+        let endpoints = vec!["http://127.0.0.1:1".to_owned()];
+        let client = Client::new(&Options { endpoints, ..Options::default() }).expect("a client");
+        client.saw(Some(&proto::ResponseHeader { revision: 9, raft_term: 1 }));
+        let (requests, mut asked) = mpsc::channel(8);
+        let (begun, mut state) = (Instant::now(), None);
+        left_behind(&client, &requests, 4, &mut state, 2 * BEHIND).await;
+        let took = begun.elapsed();
+        assert!((2 * BEHIND..2 * BEHIND + LATE).contains(&took), "{took:?}");
+        let times = std::iter::from_fn(|| asked.try_recv().ok()).count();
+        assert_eq!(times, 4, "every half second: etcd may have had no answer for it the first time");
+        // Who has come as far as the store is known to have is never left.
+        let there = left_behind(&client, &requests, 9, &mut state, BEHIND);
+        assert!(tokio::time::timeout(PATIENCE, there).await.is_err());
+    }
 }
