@@ -64,7 +64,7 @@ use crate::{
 };
 
 pub(crate) use self::archive::{bring_back, check as check_history};
-pub(crate) use self::disk::private_directory;
+pub(crate) use self::disk::{private_directory, private_file};
 pub(crate) use self::memory::ORIGIN;
 pub(crate) use self::snapshot::{Snapshot, inspect, install, save, verify, write_snapshot};
 

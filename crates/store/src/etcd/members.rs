@@ -3,7 +3,6 @@
 //! A member comes in as a learner, which has no vote: one that never starts, or takes long to catch up, costs the others nothing. It is promoted when
 //! it has caught up, which etcd itself judges.
 
-use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use super::proto::{
     SnapshotResponse, StatusResponse,
 };
 use crate::Error;
+use crate::embedded::private_file;
 
 const ADD: &str = "/etcdserverpb.Cluster/MemberAdd";
 const REMOVE: &str = "/etcdserverpb.Cluster/MemberRemove";
@@ -128,7 +128,7 @@ impl Members {
     pub async fn snapshot(&self, file: &Path) -> Result<u64, Error> {
         let unwritable = |error: std::io::Error| Error::Unavailable(format!("{}: {error}", file.display()));
         let mut pieces = self.client.stream::<_, SnapshotResponse>(SNAPSHOT, Nothing {}).await.map_err(failed)?;
-        let mut out = File::create_new(file).map_err(unwritable)?;
+        let mut out = private_file().create_new(true).open(file).map_err(unwritable)?;
         let written = async {
             let (mut hash, mut tail, mut size) = (Context::new(&SHA256), Vec::new(), 0_u64);
             loop {

@@ -1,5 +1,7 @@
 //! A store moves from one engine to the other and back, and every object keeps its revision.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use store::embedded::{Embedded, Options as EmbeddedOptions};
 use store::etcd::{to_embedded, to_etcd};
 use store::{Error, Range, Store};
@@ -57,7 +59,9 @@ async fn a_snapshot_is_whole_and_members_say_how_they_are() {
     let file = directory.path().join("snapshot");
     let members = etcd.members();
     let size = members.snapshot(&file).await.unwrap();
-    assert_eq!(std::fs::metadata(&file).unwrap().len(), size);
+    let written = std::fs::metadata(&file).unwrap();
+    assert_eq!(written.len(), size);
+    assert_eq!(written.permissions().mode() & 0o077, 0, "Secrets are in it");
     assert!(members.snapshot(&file).await.is_err(), "one that is there is not written over");
     let all = members.list(true).await.unwrap();
     assert_eq!((all.len(), all[0].learner), (1, false));
