@@ -23,6 +23,10 @@ use crate::support::{Fixture, setting, take};
 const WRITERS: u64 = 16;
 const WATCHERS: usize = 4;
 const KEYS: u64 = 6;
+/// How a frame of the log begins, where it says what it is, and how it says that it is a segment's last.
+const FRAME: &[u8] = b"\xf7TRB";
+const KIND: usize = 12;
+const SEAL: u8 = 1;
 
 /// What a writer does at one step: a key of its own, and a value or none.
 fn operation(seed: u64, writer: u64, step: u64) -> (String, Option<String>) {
@@ -194,13 +198,18 @@ fn tear(dir: &Path, rng: &mut StdRng) {
     };
     let newest = named(dir, "log").expect("a log");
     let bytes = std::fs::read(&newest).unwrap();
-    // A group as there are others, cut somewhere; or whatever was on the disk before.
-    let torn: Vec<u8> = match rng.random_range(0..3) {
-        0 => vec![0; rng.random_range(1..5000)],
-        1 => (0..rng.random_range(1..5000)).map(|_| rng.random()).collect(),
-        _ => bytes[bytes.len().saturating_sub(rng.random_range(1..900))..].to_vec(),
-    };
-    std::fs::OpenOptions::new().append(true).open(&newest).unwrap().write_all(&torn).unwrap();
+    // No key and no value has these bytes.
+    let last = bytes.windows(FRAME.len()).rposition(|window| window == FRAME);
+    // Nothing is ever written after a seal.
+    if last.is_none_or(|at| bytes.get(at + KIND) != Some(&SEAL)) {
+        // A group as the last one, cut somewhere; or whatever was on the disk before.
+        let torn: Vec<u8> = match (rng.random_range(0..3), last) {
+            (0, Some(at)) => bytes[at..rng.random_range(at + 1..bytes.len())].to_vec(),
+            (1, _) => (0..rng.random_range(1..5000)).map(|_| rng.random()).collect(),
+            _ => vec![0; rng.random_range(1..5000)],
+        };
+        std::fs::OpenOptions::new().append(true).open(&newest).unwrap().write_all(&torn).unwrap();
+    }
     let history = dir.join("history");
     if let Some(table) = named(&history, "past") {
         let table = std::fs::read(table).unwrap();
