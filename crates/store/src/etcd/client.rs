@@ -283,7 +283,7 @@ impl Client {
                 if repeat == Repeat::IfUnsent && term != 0 && found.term > term {
                     let since = found.since.unwrap_or_else(Instant::now);
                     tokio::time::sleep_until(since + OTHERS).await;
-                    return chosen;
+                    return if missed == 0 { chosen } else { first };
                 }
             }
         };
