@@ -112,15 +112,20 @@ impl Api {
         Ok((headers, chunks))
     }
 
-    /// Reads what may be known already; nothing where it still has this tag.
-    pub async fn changed(&self, path: &str, accept: &str, tag: Option<&str>) -> Outcome<Option<(HeaderMap, Bytes)>> {
+    /// Reads what may be known already: the answer is 304 where it still has this tag.
+    pub async fn changed(
+        &self,
+        path: &str,
+        accept: &str,
+        tag: Option<&str>,
+    ) -> Outcome<(StatusCode, HeaderMap, Bytes)> {
         self.matched().await?;
         let (status, headers, chunks) = self.ask(Method::GET, path, None, accept, tag).await?;
         let answer = collect(chunks).await?;
         if let Some(trace) = &self.trace {
             trace.answer(&answer);
         }
-        Ok((status != StatusCode::NOT_MODIFIED).then_some((headers, answer)))
+        Ok((status, headers, answer))
     }
 
     /// Refuses a server of another version before anything else is asked of it, where the user wants that.

@@ -1,11 +1,14 @@
 //! Answers that are asked for again and again, on disk in the layout of upstream's kubectl, so that both may share them. What is still as it was is not
 //! sent again, and what says how long it holds is not asked for until then.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, DATE, ETAG, EXPIRES, TRANSFER_ENCODING, VARY};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, DATE, ETAG, EXPIRES, LOCATION, TRANSFER_ENCODING, VARY,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -13,8 +16,11 @@ use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 
 use crate::api::Api;
 use crate::discovery::cache::{put, root};
-use crate::error::Outcome;
+use crate::error::{Failure, Outcome};
 use crate::session::Session;
+
+/// How often an answer may send to another address, as in Go.
+const REDIRECTS: usize = 10;
 
 /// The answers of one server.
 pub struct Kept {
@@ -35,26 +41,53 @@ impl Kept {
         Ok(Self { directory, server: session.connection()?.client.server.clone() })
     }
 
-    /// Reads a path of the server.
+    /// Reads a path of the server. Servers of one cluster may have different documents for a moment: whoever asks for an old one is sent to the new one.
     pub async fn get(&self, api: &Api, path: &str, accept: &str) -> Outcome<Bytes> {
+        let mut path = path.to_owned();
+        for _ in 0..REDIRECTS {
+            match self.at(api, &path, accept).await? {
+                ControlFlow::Break(answer) => return Ok(answer),
+                ControlFlow::Continue(elsewhere) => path = elsewhere,
+            }
+        }
+        Err(Failure::Message(format!("stopped after {REDIRECTS} redirects")))
+    }
+
+    /// The answer at a path, or where it is instead.
+    async fn at(&self, api: &Api, path: &str, accept: &str) -> Outcome<ControlFlow<Bytes, String>> {
         let file = self.directory.join(hex(digest(&SHA256, format!("{}{path}", self.server).as_bytes()).as_ref()));
         let known = std::fs::read(&file).ok().and_then(|bytes| Answer::read(bytes.into()));
         let known = known.filter(|answer| answer.is_for(accept));
         if let Some(answer) =
             known.as_ref().filter(|answer| answer.holds(Timestamp::now().to_zoned(TimeZone::UTC).datetime()))
         {
-            return Ok(answer.body.clone());
+            return Ok(ControlFlow::Break(answer.body.clone()));
         }
         let tag = known.as_ref().and_then(|answer| answer.headers.get(ETAG)?.to_str().ok());
-        let Some((headers, body)) = api.changed(path, accept, tag).await? else {
-            return Ok(known.map(|answer| answer.body).unwrap_or_default());
-        };
+        let (status, headers, body) = api.changed(path, accept, tag).await?;
+        if status == StatusCode::NOT_MODIFIED {
+            return Ok(ControlFlow::Break(known.map(|answer| answer.body).unwrap_or_default()));
+        }
+        if let Some(elsewhere) = self.elsewhere(status, &headers) {
+            return Ok(ControlFlow::Continue(elsewhere));
+        }
         let answer = Answer { headers, body };
-        if directive(&answer.headers, "no-store").is_none() {
+        if status == StatusCode::OK && directive(&answer.headers, "no-store").is_none() {
             // An answer that cannot be kept is no failure: the next command asks again.
             let _ = put(&file, &answer.written(accept));
         }
-        Ok(answer.body)
+        Ok(ControlFlow::Break(answer.body))
+    }
+
+    /// The path that an answer sends to. Another server is not asked: credentials are not for it.
+    fn elsewhere(&self, status: StatusCode, headers: &HeaderMap) -> Option<String> {
+        let place: Uri = headers.get(LOCATION).filter(|_| status.is_redirection())?.to_str().ok()?.parse().ok()?;
+        let server: Uri = self.server.parse().ok()?;
+        let path = place.path_and_query()?.as_str();
+        let is_same = place.authority().is_none_or(|other| Some(other) == server.authority());
+        // What stands before all paths of the server is added to each.
+        let below = path.strip_prefix(server.path().trim_end_matches('/')).filter(|rest| rest.starts_with('/'));
+        is_same.then(|| below.unwrap_or(path).to_owned())
     }
 }
 
@@ -164,6 +197,23 @@ mod tests {
         *file.last_mut().expect("a byte") = b'!';
         assert!(Answer::read(file.into()).is_none());
         assert!(Answer::read(Bytes::from_static(b"short")).is_none());
+    }
+
+    #[test]
+    fn an_answer_that_is_elsewhere_is_looked_for_at_the_same_server() {
+        for (server, location, expected) in [
+            ("https://h:6443", "/openapi/v3/api/v1?hash=A", Some("/openapi/v3/api/v1?hash=A")),
+            ("https://h:6443", "https://h:6443/apis", Some("/apis")),
+            ("https://h:6443", "https://other/apis", None),
+            ("https://h/k8s/c1/", "/k8s/c1/apis", Some("/apis")),
+            ("https://h/k8s/c1", "/apis", Some("/apis")),
+        ] {
+            let kept = Kept { directory: PathBuf::new(), server: server.to_owned() };
+            let headers = HeaderMap::from_iter([(LOCATION, HeaderValue::from_static(location))]);
+            let found = kept.elsewhere(StatusCode::MOVED_PERMANENTLY, &headers);
+            assert_eq!(found.as_deref(), expected, "{server} {location}");
+            assert_eq!(kept.elsewhere(StatusCode::OK, &headers), None);
+        }
     }
 
     #[test]

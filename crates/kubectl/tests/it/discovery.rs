@@ -1,5 +1,9 @@
 //! What is asked of a server before anything else, and what of it is remembered.
 
+use std::path::Path;
+
+use ring::digest::{SHA256, digest};
+
 use crate::Shell;
 
 /// What was asked, and what came of it, as `-v=6` tells.
@@ -33,6 +37,33 @@ async fn what_is_still_as_it_was_is_not_sent_again() {
     let again = shell.run("explain deploy -v=6").await;
     assert_eq!(again.out, explained.out);
     assert_eq!(requests(&again.err), ["openapi/v3 304 Not Modified"]);
+    cluster.stop().await;
+}
+
+/// Has the index that is kept name an old schema, as that of a server does which does not know the new one yet.
+fn age(http: &Path) {
+    let files = std::fs::read_dir(http).expect("a directory").map(|file| file.expect("a file").path());
+    let (file, mut kept) = files
+        .map(|file| (file.clone(), std::fs::read(file).expect("a file").split_off(32)))
+        .find(|(_, kept)| String::from_utf8_lossy(kept).contains("serverRelativeURL"))
+        .expect("an index");
+    let hash = b"/openapi/v3/apis/apps/v1?hash=";
+    let at = kept.windows(hash.len()).position(|part| part == hash).expect("an address");
+    kept[at + hash.len()] = b'x';
+    let sum = digest(&SHA256, &kept);
+    std::fs::write(file, [sum.as_ref(), &kept].concat()).expect("a file");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_for_an_old_schema_is_sent_to_the_new_one() {
+    let (cluster, shell) = Shell::with_cluster().await;
+    let explained = shell.ok("explain deploy").await;
+    age(&shell.home().join(".kube/cache/http"));
+    let again = shell.run("explain deploy -v=6").await;
+    assert_eq!(again.out, explained, "{}", again.err);
+    let schema = "openapi/v3/apis/apps/v1";
+    let (moved, found) = (format!("{schema} 301 Moved Permanently"), format!("{schema} 200 OK"));
+    assert_eq!(requests(&again.err), ["openapi/v3 304 Not Modified", &*moved, &*found]);
     cluster.stop().await;
 }
 
