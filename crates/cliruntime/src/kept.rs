@@ -145,8 +145,13 @@ impl Answer {
     fn is_for(&self, accept: &str) -> bool {
         self.varies().all(|name| {
             let asked = self.headers.get(format!("x-varied-{name}")).map(HeaderValue::as_bytes).unwrap_or_default();
-            // Of other headers none is sent.
-            asked == if name.eq_ignore_ascii_case("accept") { accept.as_bytes() } else { b"" }
+            match &*name.to_ascii_lowercase() {
+                "accept" => asked == accept.as_bytes(),
+                // Neither is sent.
+                "accept-encoding" | "origin" => asked.is_empty(),
+                // It may be somebody else's: credentials and impersonation are not written down.
+                _ => false,
+            }
         })
     }
 
@@ -161,7 +166,8 @@ impl Answer {
             Some(seconds) => SignedDuration::from_secs(seconds.parse().unwrap_or_default()),
             None => time(EXPIRES).map(|end| end.duration_since(made)).unwrap_or_default(),
         };
-        lifetime > now.duration_since(made)
+        // A server whose clock is ahead has not said anything about how long it holds.
+        lifetime > now.duration_since(made).max(SignedDuration::ZERO)
     }
 }
 
@@ -191,6 +197,10 @@ mod tests {
         let made = answer("Etag: \"a\"\r\nVary: Accept\r\nX-Varied-Accept: x\r\nConnection: close");
         assert_eq!(made.body, "{}");
         assert!(made.is_for("x") && !made.is_for("y"));
+        assert!(answer("Vary: Accept-Encoding, Origin").is_for("x"), "neither is sent");
+        for other in ["Authorization", "Impersonate-User", "Accept-Encoding, Cookie", "*"] {
+            assert!(!answer(&format!("Vary: {other}")).is_for("x"), "{other}: it may be somebody else's");
+        }
         let mut file = made.written("y");
         let again = Answer::read(file.clone().into()).expect("an answer");
         assert_eq!((again.body.as_ref(), again.headers[ETAG].as_bytes()), (&b"{}"[..], &b"\"a\""[..]));
@@ -231,5 +241,7 @@ mod tests {
             assert_eq!(answer(&format!("{date}\r\n{lines}")).holds(soon), expected, "{lines}");
         }
         assert!(!answer("Cache-Control: max-age=60").holds(soon), "nobody knows since when");
+        let earlier = jiff::civil::datetime(2026, 11, 18, 19, 55, 0, 0);
+        assert!(!answer(&format!("{date}\r\nCache-Control: public")).holds(earlier), "the server's clock is ahead");
     }
 }
