@@ -1,6 +1,8 @@
 //! What a server was found to serve, on disk, in the layout that upstream's kubectl reads and writes: both may share it.
 
-use std::io::Read as _;
+use std::fs::{File, Permissions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -93,7 +95,7 @@ pub fn read(place: &Place) -> Option<Discovery> {
 }
 
 fn fresh<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    let mut file = std::fs::File::open(path).ok()?;
+    let mut file = File::open(path).ok()?;
     let known = file.metadata().ok()?;
     // A clock that was set back makes a file of the future, which is fresh.
     let age = SystemTime::now().duration_since(known.modified().ok()?).unwrap_or_default();
@@ -158,15 +160,25 @@ fn entry(mapping: &Mapping) -> Value {
     entry
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file whole or not at all, for its owner and group alone: headers of answers may have secrets.
 pub(crate) fn put(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
     if let Some(directory) = path.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(0o750).create(directory)?;
     }
-    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    std::fs::write(&temporary, bytes)?;
-    std::fs::rename(&temporary, path)
+    // Containers that share a home have processes of the same number.
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let temporary = path.with_extension(format!("{}-{now}.tmp", std::process::id()));
+    let written = write_new(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    file.set_permissions(Permissions::from_mode(0o660))
 }
 
 #[cfg(test)]
@@ -195,9 +207,23 @@ mod tests {
         assert_eq!(read(&place), Some(found));
         let file = directory.path().join("v1/serverresources.json");
         let old = SystemTime::now() - LIFETIME - Duration::from_secs(60);
-        let opened = std::fs::File::options().write(true).open(file).expect("the file");
+        let opened = File::options().write(true).open(file).expect("the file");
         opened.set_modified(old).expect("an older file");
         assert!(read(&place).is_none());
+    }
+
+    #[test]
+    fn files_are_for_nobody_else_and_nothing_is_left_beside_them() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let folder = directory.path().join("http");
+        let mode = |path: &Path| std::fs::metadata(path).expect("what was written").permissions().mode() & 0o777;
+        put(&folder.join("a"), b"1").expect("written");
+        put(&folder.join("a"), b"2").expect("written again");
+        assert_eq!((mode(&folder) & 0o027, mode(&folder.join("a"))), (0, 0o660));
+        // A directory is in the way.
+        std::fs::create_dir_all(folder.join("b/c")).expect("a directory");
+        put(&folder.join("b"), b"3").expect_err("refused");
+        assert_eq!(std::fs::read_dir(&folder).expect("a directory").count(), 2);
     }
 
     #[test]
