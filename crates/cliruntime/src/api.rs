@@ -13,7 +13,7 @@ use machinery::ApiError;
 use machinery::rest::{Body, Payload};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 use crate::config::Connection;
 use crate::error::{Failure, Outcome};
@@ -48,8 +48,10 @@ pub struct Api {
     /// The first request alone makes a connection: those beside it wait for it, or each would make one of its own.
     first: Mutex<()>,
     connected: Cell<bool>,
-    /// Whether a server of another version is refused, and was not asked yet.
-    must_match: Cell<bool>,
+    /// Whether a server of another version is refused.
+    must_match: bool,
+    /// Whether it was found to be of ours.
+    matched: OnceCell<()>,
 }
 
 impl Api {
@@ -74,7 +76,8 @@ impl Api {
             has_token: connection.has_token,
             first: Mutex::default(),
             connected: Cell::new(false),
-            must_match: Cell::new(connection.must_match),
+            must_match: connection.must_match,
+            matched: OnceCell::new(),
         })
     }
 
@@ -128,11 +131,15 @@ impl Api {
         Ok((status, headers, answer))
     }
 
-    /// Refuses a server of another version before anything else is asked of it, where the user wants that.
-    async fn matched(&self) -> Outcome {
-        if !self.must_match.replace(false) {
+    /// Refuses a server of another version before anything else is asked of it, where the user wants that: all requests wait for it.
+    pub async fn matched(&self) -> Outcome {
+        if !self.must_match {
             return Ok(());
         }
+        self.matched.get_or_try_init(|| self.compare()).await.copied()
+    }
+
+    async fn compare(&self) -> Outcome {
         let path = format!("/version?timeout={}", crate::discovery::PATIENCE);
         let path = if self.is_limited() { "/version" } else { &path };
         let unread =

@@ -51,6 +51,12 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     if !matches!(output.as_str(), "" | "yaml" | "json") {
         return Err(Failure::message("--output must be 'yaml' or 'json'"));
     }
+    // A server of another version is refused before anything is said.
+    if !invocation.flags.is("client")
+        && let Ok(api) = invocation.session.api()
+    {
+        api.matched().await?;
+    }
     let mut versions = json!({"clientVersion": cliruntime::version::own(), "kustomizeVersion": KUSTOMIZE});
     let mut failed = None;
     if !invocation.flags.is("client") {

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
+use bytes::Bytes;
 use ring::digest::{SHA256, digest};
+use testkit::Https;
 
 use crate::Shell;
 
@@ -74,6 +76,21 @@ async fn a_server_of_another_version_is_refused_where_the_user_wants_that() {
     assert_eq!((said.code, said.out.as_str()), (0, "namespace/default\n"), "{}", said.err);
     assert_eq!(requests(&said.err)[0], "version 200 OK");
     cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_said_or_served_for_a_server_of_another_version() {
+    let old = Bytes::from_static(br#"{"major":"1","minor":"36","gitVersion":"v1.36.1"}"#);
+    let server = Https::start(|_| move |_: http::Request<Bytes>| http::Response::new(old.clone())).await;
+    let home = tempfile::tempdir().expect("a directory");
+    let file = home.path().join("kubeconfig");
+    std::fs::write(&file, server.kubeconfig("")).expect("a file");
+    let shell = Shell::new(&file, home.path());
+    for line in ["version", "get cm a", "proxy --port=0", "delete --raw /api/v1/namespaces/a"] {
+        let said = shell.fail(&format!("{line} --match-server-version")).await;
+        assert!(said.starts_with("error: server version (&version.Info{Major:\"1\", Minor:\"36\", "), "{line}: {said}");
+    }
+    assert_eq!(shell.run("version --client --match-server-version").await.code, 0);
 }
 
 #[tokio::test]

@@ -72,6 +72,7 @@ fn filter(invocation: &mut Invocation) -> Outcome<Option<Filter>> {
 }
 
 async fn run(invocation: &mut Invocation) -> Outcome {
+    invocation.session.api()?.matched().await?;
     let mut connection = invocation.session.connection()?.clone();
     if !invocation.flags.is("append-server-path") {
         // What the server's own address has behind its host is not asked for, unless that is wanted.

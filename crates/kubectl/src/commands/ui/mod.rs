@@ -47,7 +47,9 @@ fn secret() -> Outcome<String> {
 }
 
 async fn run(invocation: &mut Invocation) -> Outcome {
-    let (client, headers) = invocation.session.api()?.parts();
+    let api = invocation.session.api()?;
+    api.matched().await?;
+    let (client, headers) = api.parts();
     let prefix = format!("/{}/", secret()?);
     let server = Server::new(client, headers, prefix.clone(), None, Some(filter()?));
     let port = invocation.flags.int("port");
