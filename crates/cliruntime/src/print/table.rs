@@ -309,6 +309,11 @@ mod tests {
         slim.shrink(&mapping, &options);
         assert!(slim.rows.is_empty());
         assert_eq!(slim.lines(Some(&mapping), &options), whole);
+        // A later chunk need not say again what its columns are.
+        let more = json!({"kind": "Table", "columnDefinitions": null, "rows": [{"cells": ["c"]}]});
+        slim.extend(Table::slim(more.to_string().as_bytes(), now).expect("a table").0);
+        slim.shrink(&mapping, &options);
+        assert_eq!(slim.lines(Some(&mapping), &options), format!("{whole}\tpod/c\t<none>\n"));
         // A server that makes no tables answers with the objects.
         let list = json!({"kind": "PodList", "items": [{"metadata": {"name": "x"}}], "metadata": {"continue": "c"}});
         let (plain, next) = Table::slim(list.to_string().as_bytes(), now).expect("a table");

@@ -139,18 +139,19 @@ async fn fetch(
         let path = if whole { format!("{path}{separator}includeObject=Object") } else { path };
         let answer = api.call(http::Method::GET, &path, None, accept).await;
         let (_, answer) = answer.map_err(|error| unselectable(error, target, builder))?;
-        let mut table;
         if whole {
             let answer = crate::api::decode(&answer)?;
             machinery::value::text(&answer, "metadata.continue").clone_into(&mut next);
-            table = Table::from_value(answer, now);
+            all.extend(Table::from_value(answer, now));
         } else {
+            let table;
             (table, next) = Table::slim(&answer, now)?;
+            all.extend(table);
         }
+        // With the columns of the first chunk, which others need not repeat.
         if let Some(options) = shown {
-            table.shrink(&target.mapping, &options.of(builder.all_namespaces && target.mapping.namespaced));
+            all.shrink(&target.mapping, &options.of(builder.all_namespaces && target.mapping.namespaced));
         }
-        all.extend(table);
         if next.is_empty() {
             return Ok(all);
         }
