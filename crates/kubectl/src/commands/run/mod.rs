@@ -110,13 +110,18 @@ fn validate(invocation: &Invocation) -> Outcome<String> {
 /// Whether a text can be the name of an image.
 pub fn is_image(image: &str) -> bool {
     let odd = |letter: char| letter.is_ascii_uppercase() || letter.is_whitespace();
-    let repository = image.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).map_or(image, |(before, _)| before);
+    let (tagged, digest) = image.split_once('@').map_or((image, None), |(before, digest)| (before, Some(digest)));
+    let is_digest = |digest: &str| {
+        let hex = |hex: &str| hex.len() >= 32 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+        digest.split_once(':').is_some_and(|(algorithm, value)| !algorithm.is_empty() && hex(value))
+    };
+    let repository = tagged.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).map_or(tagged, |(before, _)| before);
     // A colon besides the tag's is that of a port.
     let path = repository.split_once('/').map_or(repository, |(first, rest)| match first.split_once(':') {
         Some((_, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => rest,
         _ => repository,
     });
-    let fits = !path.contains(':') && !repository.contains(odd);
+    let fits = !path.contains(':') && !repository.contains(odd) && digest.is_none_or(is_digest);
     fits && !repository.is_empty() && !image.contains(char::is_whitespace)
 }
 
@@ -225,4 +230,21 @@ fn pod(invocation: &Invocation, name: &str) -> Result<Value, String> {
     }
     let spec = json!({"containers": [container], "restartPolicy": flags.text("restart"), "dnsPolicy": "ClusterFirst"});
     Ok(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {}}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_image;
+
+    #[test]
+    fn images_have_a_name_and_maybe_a_port_a_tag_and_a_digest() {
+        let digest = format!("sha256:{}", "0f".repeat(32));
+        for image in ["web", "web:V1", "host:5000/a/web", "host:5000/a/web:1"] {
+            assert!(is_image(image), "{image}");
+            assert!(is_image(&format!("{image}@{digest}")), "{image} with a digest");
+        }
+        for image in ["", ":1", "Web", "bad:image:x", "host:x/web", "a b", "web@", "web@sha256:0f", "web:1@latest"] {
+            assert!(!is_image(image), "{image}");
+        }
+    }
 }
