@@ -1,6 +1,7 @@
 //! Custom resources: what many definitions cost, and whether their objects are as fast as built-in ones.
 //!
-//! `BENCH_ONLY=custom`; with `PEER_BIN` upstream's API server is measured after ours, by the same client, and every line says whose it is. Definitions
+//! `BENCH_ONLY=custom`; with `PEER_BIN` upstream's API server is measured after ours, by the same client, and every line says whose it is. Memory
+//! and processor time are of the API server's process, which has the store in it on our side; upstream's etcd is not counted. Definitions
 //! are as large as those of providers of clouds: about 30 KB each.
 
 mod conversion;

@@ -113,6 +113,9 @@ impl Theirs {
             format!("--peer-trusted-ca-file={}", file("etcd-ca.crt")),
             format!("--peer-cert-file={}", file("etcd-peer.crt")),
             format!("--peer-key-file={}", file("etcd-peer.key")),
+            // As ours: etcd's own would find out a third later that a leader is gone.
+            "--heartbeat-interval=100".to_owned(),
+            "--election-timeout=700".to_owned(),
             "--logger=zap".to_owned(),
             "--log-level=error".to_owned(),
         ];
