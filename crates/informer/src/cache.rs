@@ -9,7 +9,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use client::Undecodable;
@@ -20,14 +19,16 @@ use tokio::sync::watch;
 
 pub use self::change::Change;
 use self::index::{Index, Move};
+use self::news::{Handler, News, call};
 pub(crate) use self::sink::{Entry, Sink};
 pub use self::slot::{Item, Read};
 use self::slot::{Ring, STRUCTS, Slot};
 use crate::aside::{self, Aside};
-use crate::{Cached, Key, metrics};
+use crate::{Cached, Key};
 
 mod change;
 mod index;
+mod news;
 mod sink;
 mod slot;
 
@@ -51,8 +52,6 @@ pub enum Phase {
     BackingOff,
     Stopped,
 }
-
-type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
 
 /// Reads the shared cache of one kind. Cheap to clone.
 pub struct Informer<K> {
@@ -422,57 +421,7 @@ impl<K: Cached> Shared<K> {
             let mut objects = self.objects.write();
             news.iter_mut().for_each(|news| objects.make(news));
         }
-        news.iter().for_each(|news| notify(handlers, news));
-    }
-}
-
-/// What becomes of one object. Everything is read before the cache is changed, so that readers do not wait for it, and for handlers again, one at a
-/// time, because there may be very many.
-struct News<K> {
-    key: Arc<Key>,
-    old: Option<Arc<Slot<K>>>,
-    /// None if it is gone.
-    new: Option<Arc<Slot<K>>>,
-    /// What it changes in each index.
-    moves: Vec<Move>,
-    /// Of what is gone, the last state of all, if it was told.
-    last: Option<Arc<K>>,
-}
-
-fn notify<K: Cached>(handlers: &[Handler<K>], news: &News<K>) {
-    if handlers.is_empty() {
-        return;
-    }
-    match (&news.old, &news.new) {
-        (None, None) => {}
-        (None, Some(new)) => tell(handlers, &Change::Added(new.peek())),
-        (Some(old), None) => {
-            tell(handlers, &Change::Deleted(news.last.clone().unwrap_or_else(|| old.peek())));
-        }
-        (Some(old), Some(new)) => {
-            let (old, new) = (old.peek(), new.peek());
-            if old.meta().uid == new.meta().uid {
-                tell(handlers, &Change::Modified { old, new });
-            } else {
-                // One of the same name took its place.
-                tell(handlers, &Change::Deleted(old));
-                tell(handlers, &Change::Added(new));
-            }
-        }
-    }
-}
-
-fn tell<K: Cached>(handlers: &[Handler<K>], change: &Change<K>) {
-    for handler in handlers {
-        call(handler, change);
-    }
-}
-
-/// A handler that panics must not take the cache of everybody else with it.
-fn call<K: Cached>(handler: impl Fn(&Change<K>), change: &Change<K>) {
-    if std::panic::catch_unwind(AssertUnwindSafe(|| handler(change))).is_err() {
-        // The handler does not say whose it is, the message of the panic does.
-        metrics::panicked("an informer's handler", &Key::of(change.object().meta()));
+        news.iter().for_each(|news| news.tell(handlers));
     }
 }
 
