@@ -67,7 +67,7 @@ use peers::Peers;
 use proxy::Proxy;
 use resource_metrics::ResourceMetrics;
 use router::Router;
-use serve::{Listener, Tls};
+use serve::Listener;
 pub use servers::EndpointReconciler;
 
 /// Why the server did not start.
@@ -103,7 +103,7 @@ pub struct Config {
     /// How the endpoints of the `kubernetes` Service come about.
     pub endpoint_reconciler: EndpointReconciler,
     /// Its certificate and whom it trusts.
-    pub tls: Tls,
+    pub tls: pki::Reception,
     /// How it shows itself to kubelets, and whom it takes for one.
     pub kubelet_client: Arc<rustls::ClientConfig>,
     /// How it shows itself to the servers of other groups, whom it tells on whose behalf it asks.
@@ -160,7 +160,7 @@ impl Config {
     /// A server on this store and certificate, on any loopback port, otherwise as by default.
     pub fn new(
         store: Arc<dyn Store>,
-        tls: Tls,
+        tls: pki::Reception,
         kubelet_client: Arc<rustls::ClientConfig>,
         service_account_key: pki::PrivateKey,
     ) -> Self {

@@ -110,7 +110,8 @@ impl Measured {
         };
         let token = answer["status"]["token"].as_str().ok_or("no token")?;
         let credentials = Some(HeaderValue::from_str(&format!("Bearer {token}"))?);
-        let peer = Peer::Remote { address: SocketAddr::from(([127, 0, 0, 1], 1)), certificates: Arc::default() };
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let peer = Peer::Remote { address, certificates: Arc::default(), doubtful: false };
         Ok(Self { cluster, handler, peer, credentials })
     }
 

@@ -41,8 +41,10 @@ pub fn name_trace(headers: &mut http::HeaderMap, context: hops::Context) {
 pub enum Peer {
     Remote {
         address: SocketAddr,
-        /// The certificates it proved to hold (DER, leaf first); empty without a client certificate.
+        /// The certificates it proved to hold and an authority vouches for (DER, leaf first); empty without a client certificate.
         certificates: Arc<[Bytes]>,
+        /// It showed a certificate that is not to be believed.
+        doubtful: bool,
     },
     /// A component in this very process, with the identity it was wired with.
     InProcess(Arc<User>),

@@ -2,7 +2,7 @@
 //!
 //! [`Cluster::ensure`] is the whole story at start-up: it makes what is missing, renews what is about to expire and keeps the
 //! rest. Below it, [`Authority`] signs, [`Certificate`] reads, [`Request`] is a certificate signing request and
-//! [`PrivateKey`] is a key. Nothing here verifies a chain: rustls does that on every connection.
+//! [`PrivateKey`] is a key. Chains are verified by rustls, on every connection.
 //!
 //! Groups are repeated `O` attributes of a subject, in the order they were given; every signature is made by ring, but
 //! those of keys that pods ask for ([`PodKey`]).
@@ -18,6 +18,7 @@ mod handshake;
 mod key;
 mod kubeconfig;
 mod pod_key;
+mod reception;
 mod request;
 mod rotation;
 mod subject;
@@ -37,6 +38,7 @@ pub use handshake::Handshake;
 pub use key::{PrivateKey, PublicKey, fingerprint};
 pub use kubeconfig::kubeconfig;
 pub use pod_key::{KeyType, PodKey};
+pub use reception::Reception;
 pub use request::Request;
 pub use rotation::Rotation;
 pub use subject::{San, Subject};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustls::crypto::ring;
 use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -26,19 +27,31 @@ pub fn restricted_server_config(
     client_authority: &str,
     handshake: &Handshake,
 ) -> Result<Arc<ServerConfig>, Error> {
-    let provider = Arc::new(handshake.provider());
+    let clients = if client_authority.is_empty() { None } else { Some(believing(client_authority, handshake)?) };
+    serving(pair, clients, handshake)
+}
+
+/// Believes clients for whom one of the authorities (PEM) vouches, and lets those in who show nothing.
+pub(crate) fn believing(authorities: &str, handshake: &Handshake) -> Result<Arc<dyn ClientCertVerifier>, Error> {
+    WebPkiClientVerifier::builder_with_provider(roots(authorities)?, Arc::new(handshake.provider()))
+        .allow_unauthenticated()
+        .build()
+        .map_err(refused)
+}
+
+/// A server that asks clients for certificates if there is somebody to look at them.
+pub(crate) fn serving(
+    pair: &Pair,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+    handshake: &Handshake,
+) -> Result<Arc<ServerConfig>, Error> {
     let (chain, key) = parse(pair)?;
-    let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+    let config = ServerConfig::builder_with_provider(Arc::new(handshake.provider()))
         .with_protocol_versions(handshake.versions())
         .map_err(refused)?;
-    let config = if client_authority.is_empty() {
-        config.with_no_client_auth()
-    } else {
-        let clients = WebPkiClientVerifier::builder_with_provider(roots(client_authority)?, provider)
-            .allow_unauthenticated()
-            .build()
-            .map_err(refused)?;
-        config.with_client_cert_verifier(clients)
+    let config = match clients {
+        None => config.with_no_client_auth(),
+        Some(clients) => config.with_client_cert_verifier(clients),
     };
     let mut config = config.with_single_cert(chain, key).map_err(refused)?;
     config.alpn_protocols = handshake.protocols();

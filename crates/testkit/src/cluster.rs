@@ -148,7 +148,8 @@ fn open(directory: &Path) -> Arc<store::embedded::Embedded> {
 }
 
 async fn serve(store: &Arc<store::embedded::Embedded>, keys: &pki::Cluster, options: &Options) -> apiserver::Server {
-    let tls = pki::server_config(&keys.server, &keys.authority_pem()).expect("TLS from our own certificates");
+    let tls = pki::Reception::new(&keys.server, &keys.authority_pem(), &pki::Handshake::default())
+        .expect("TLS from our own certificates");
     let kubelet = pki::client_config(&keys.kubelet_client, &keys.authority_pem()).expect("TLS from our own keys");
     let tokens = pki::PrivateKey::from_pem(keys.service_account_key.to_pem()).expect("our own key");
     let mut config = apiserver::Config::new(store.clone(), tls, kubelet, tokens);

@@ -14,7 +14,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use machinery::rest::{Body, Handler, Peer, Request};
-use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
 use threads::heavy;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore, watch};
@@ -35,19 +35,16 @@ const MAX_CONNECTIONS: usize = 20_000;
 /// The most bytes of a request's headers.
 const MAX_HEADERS: u32 = 256 * 1024;
 
-/// The server's side of TLS.
-pub type Tls = Arc<ServerConfig>;
-
 /// A bound port, not yet served.
 pub struct Listener {
     socket: TcpListener,
-    tls: Tls,
+    tls: pki::Reception,
     settings: Settings,
 }
 
 impl Listener {
     /// Binds the address; port 0 takes any.
-    pub async fn bind(address: SocketAddr, tls: Tls, settings: Settings) -> std::io::Result<Self> {
+    pub async fn bind(address: SocketAddr, tls: pki::Reception, settings: Settings) -> std::io::Result<Self> {
         Ok(Self { socket: TcpListener::bind(address).await?, tls, settings })
     }
 
@@ -57,7 +54,7 @@ impl Listener {
 
     /// Serves until it is stopped, then lets requests under way finish.
     pub async fn serve(self, handler: Arc<dyn Handler>, clock: Clock, mut stop: watch::Receiver<bool>) {
-        let (acceptor, settings) = (TlsAcceptor::from(self.tls), Arc::new(self.settings));
+        let door = Door { tls: self.tls, handler, clock, settings: Arc::new(self.settings) };
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let mut connections = JoinSet::new();
         loop {
@@ -76,11 +73,10 @@ impl Listener {
                 }
             };
             let Ok(place) = places.clone().try_acquire_owned() else { continue };
-            let (acceptor, stop) = (acceptor.clone(), stop.clone());
-            let door = Door { handler: handler.clone(), clock: clock.clone(), settings: settings.clone() };
+            let (door, stop) = (door.clone(), stop.clone());
             connections.spawn(async move {
                 let _place = place;
-                if let Err(error) = connection(stream, address, acceptor, door, stop).await {
+                if let Err(error) = connection(stream, address, door, stop).await {
                     tracing::debug!(%address, %error, "connection ended");
                 }
             });
@@ -97,29 +93,35 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// What is behind a connection.
 #[derive(Clone)]
 struct Door {
+    tls: pki::Reception,
     handler: Arc<dyn Handler>,
     clock: Clock,
     settings: Arc<Settings>,
 }
 
+impl Door {
+    /// Who comes from an address and showed these certificates.
+    fn peer(&self, address: SocketAddr, shown: &[CertificateDer<'_>]) -> Peer {
+        let believed = if shown.is_empty() { Ok(()) } else { self.tls.believes(shown, (self.clock)()) };
+        if let Err(why) = believed {
+            tracing::debug!(%address, %why, "a client's certificate is not believed");
+            return Peer::Remote { address, certificates: Arc::default(), doubtful: true };
+        }
+        let certificates = shown.iter().map(|certificate| Bytes::copy_from_slice(certificate)).collect();
+        Peer::Remote { address, certificates, doubtful: false }
+    }
+}
+
 async fn connection(
     stream: TcpStream,
     address: SocketAddr,
-    acceptor: TlsAcceptor,
     door: Door,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
     stream.set_nodelay(true)?;
+    let acceptor = TlsAcceptor::from(door.tls.config.clone());
     let tls = tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await??;
-    let certificates: Arc<[Bytes]> = tls
-        .get_ref()
-        .1
-        .peer_certificates()
-        .unwrap_or_default()
-        .iter()
-        .map(|certificate| Bytes::copy_from_slice(certificate))
-        .collect();
-    let peer = Peer::Remote { address, certificates };
+    let peer = door.peer(address, tls.get_ref().1.peer_certificates().unwrap_or_default());
     let (max_streams, enough) = (door.settings.max_streams, Arc::new(Notify::new()));
     let told = enough.clone();
     let many_streams = tls.get_ref().1.alpn_protocol() == Some(b"h2");

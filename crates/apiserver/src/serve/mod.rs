@@ -10,6 +10,6 @@ mod listener;
 mod settings;
 mod shown;
 
-pub use listener::{Listener, Tls};
+pub use listener::Listener;
 pub use settings::{Headers, Settings};
 pub use shown::{ByName, Named, Shown};

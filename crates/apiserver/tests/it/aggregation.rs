@@ -45,7 +45,7 @@ async fn second(first: &Server) -> (Server, String) {
     let second = Server::start(|config, directory| {
         config.runtime_config = RuntimeConfig::parse(&format!("{GROUP}/v1alpha1=true")).expect("a configuration");
         let own = std::fs::read_to_string(directory.join("pki/ca.crt")).expect("its own authority");
-        config.tls = pki::server_config(&pair, &format!("{own}\n{proxies}")).expect("TLS");
+        config.tls = pki::Reception::new(&pair, &format!("{own}\n{proxies}"), &pki::Handshake::default()).expect("TLS");
         config.authentication.front_proxy = Some(FrontProxy {
             authority: proxies.clone(),
             clients: own,

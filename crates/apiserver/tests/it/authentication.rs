@@ -1,10 +1,15 @@
 //! Who somebody is, shown in every way there is.
 
+use std::time::Duration;
+
 use client::Client;
 use client::config::{Credentials, Impersonate};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
+use pki::{Authority, Leaf, PrivateKey, Subject};
 use serde_json::json;
 use testkit::Issuer;
+use testkit::build::service_account;
 
 use crate::server::{Server, post};
 
@@ -347,5 +352,49 @@ async fn issuers_change_with_their_file() {
     assert_eq!(name().await, "new:joe");
     replace(&by_claims(&issuer, "newest:").to_string());
     becomes("newest:joe").await;
+    server.stop().await;
+}
+
+/// A client's certificate of this authority, as it was issued at a time for an hour, in files: the certificate's and the key's.
+fn client_files(server: &Server, name: &str, authority: &Authority, at: Timestamp) -> [String; 2] {
+    let leaf = Leaf::client(Subject::new(name, ["system:masters"]), Duration::from_secs(3600));
+    let key = PrivateKey::generate().expect("a key");
+    let issued = authority.issue(&leaf, &key.public(), at).expect("a certificate");
+    [("crt", issued.to_pem()), ("key", key.to_pem().to_owned())].map(|(ending, text)| {
+        let path = server.path(&format!("{name}.{ending}"));
+        std::fs::write(&path, text).expect("a file");
+        path.to_str().expect("a path in UTF-8").to_owned()
+    })
+}
+
+#[tokio::test]
+async fn who_shows_a_certificate_that_is_not_believed_is_told_so_and_may_show_a_token() {
+    let server = Server::default().await;
+    let kubectl = server.kubectl_with_token("");
+    let (now, day) = (Timestamp::now(), Duration::from_secs(86_400));
+    let others = Authority::new("others", PrivateKey::generate().expect("a key"), now, day).expect("an authority");
+    let [good, expired, foreign] = [
+        ("good", &server.keys.authority, now),
+        ("expired", &server.keys.authority, now - day),
+        ("foreign", &others, now),
+    ]
+    .map(|(name, authority, at)| client_files(&server, name, authority, at));
+    let shown = |files: &[String; 2]| {
+        ["get", "pods", "--client-certificate", &files[0], "--client-key", &files[1]].map(str::to_owned).to_vec()
+    };
+    let run = async |words: Vec<String>| {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        kubectl.output(&words, "").await
+    };
+    assert!(run(shown(&good)).await.success);
+    server.admin().create(&service_account("bot")).await.expect("an account");
+    let token = server.kubectl().run(&["create", "token", "bot"]).await;
+    for files in [expired, foreign] {
+        let refused = run(shown(&files)).await;
+        assert!(!refused.success, "{refused:?}");
+        assert_eq!(refused.stderr, "error: You must be logged in to the server (Unauthorized)\n");
+        let by_token = run([shown(&files), vec!["--token".to_owned(), token.trim().to_owned()]].concat()).await;
+        assert!(by_token.stderr.contains("User \"system:serviceaccount:default:bot\" cannot list"), "{by_token:?}");
+    }
     server.stop().await;
 }

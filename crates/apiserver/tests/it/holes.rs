@@ -6,7 +6,12 @@ use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use machinery::rest::{Body, User};
-use rustls::pki_types::ServerName;
+use rustls::SignatureScheme;
+use rustls::client::ResolvesClientCert;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::sign::CertifiedKey;
 use serde_json::{Value, json};
 use testkit::build::{BuildPod as _, pod};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -30,6 +35,55 @@ pub async fn connect(server: &Server, protocol: &[u8]) -> TlsStream<TcpStream> {
     let stream = TcpStream::connect(address.trim_start_matches("https://")).await.expect("a connection");
     let name = ServerName::try_from("127.0.0.1").expect("a name");
     TlsConnector::from(Arc::new(config)).connect(name, stream).await.expect("TLS")
+}
+
+/// Shows a certificate and signs with the key of another one.
+#[derive(Debug)]
+struct Thief(Arc<CertifiedKey>);
+
+impl ResolvesClientCert for Thief {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.clone())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_is_nothing_without_its_key() {
+    let server = Server::default().await;
+    let admin = &server.keys.admin;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(admin.chain_pem.as_bytes()).collect();
+    let chain = chain.expect("certificates");
+    let request = b"GET /api/v1/secrets HTTP/1.1\r\nHost: kubernetes\r\nConnection: close\r\n\r\n";
+    for (key, holds) in [(&admin.key_pem, true), (&server.keys.scheduler.key_pem, false)] {
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("a key");
+        let key = ring::sign::any_supported_type(&key).expect("a key that signs");
+        for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+            let shown = Thief(Arc::new(CertifiedKey::new(chain.clone(), key.clone())));
+            let config = rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+                .with_protocol_versions(&[version])
+                .expect("a version")
+                .dangerous()
+                .with_custom_certificate_verifier(pki::trusting(&server.keys.authority_pem()).expect("an authority"))
+                .with_client_cert_resolver(Arc::new(shown));
+            let exchange = async {
+                let stream = TcpStream::connect(server.address().trim_start_matches("https://")).await?;
+                let name = ServerName::try_from("127.0.0.1").expect("a name");
+                let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+                stream.write_all(request).await?;
+                let mut answer = String::new();
+                stream.read_to_string(&mut answer).await?;
+                Ok::<_, std::io::Error>(answer)
+            };
+            let answer = testkit::eventually("an end", exchange).await;
+            let served = answer.as_ref().is_ok_and(|text| text.starts_with("HTTP/1.1 200"));
+            assert_eq!((served, answer.is_err()), (holds, !holds), "{answer:?}");
+        }
+    }
+    server.stop().await;
 }
 
 /// The head of an answer.

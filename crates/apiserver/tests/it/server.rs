@@ -68,7 +68,7 @@ impl Server {
             hosts: Vec::new(),
         };
         let keys = pki::Cluster::ensure(&directory.path().join("pki"), &options).expect("certificates");
-        let tls = pki::server_config(&keys.server, &keys.authority_pem()).expect("TLS");
+        let tls = pki::Reception::new(&keys.server, &keys.authority_pem(), &pki::Handshake::default()).expect("TLS");
         let kubelet = pki::client_config(&keys.kubelet_client, &keys.authority_pem()).expect("TLS");
         let tokens = pki::PrivateKey::from_pem(keys.service_account_key.to_pem()).expect("our own key");
         let mut config = apiserver::Config::new(store.clone(), tls, kubelet, tokens);

@@ -326,7 +326,11 @@ mod tests {
     use serde_json::json;
 
     fn event() -> Event {
-        let peer = Peer::Remote { address: "10.0.0.7:80".parse().expect("an address"), certificates: Arc::new([]) };
+        let peer = Peer::Remote {
+            address: "10.0.0.7:80".parse().expect("an address"),
+            certificates: Arc::new([]),
+            doubtful: false,
+        };
         let request = http::Request::post("/api/v1/namespaces/a/pods?dryRun=All")
             .header("x-forwarded-for", "10.0.0.9, junk, 10.0.0.8")
             .header(USER_AGENT, "a".repeat(2000))

@@ -378,8 +378,8 @@ pub fn attempted(headers: &HeaderMap, peer: &Peer) -> Option<String> {
             _ => "unknown",
         });
     }
-    if let Peer::Remote { certificates, .. } = peer
-        && !certificates.is_empty()
+    if let Peer::Remote { certificates, doubtful, .. } = peer
+        && (*doubtful || !certificates.is_empty())
     {
         methods.push("x509");
     }

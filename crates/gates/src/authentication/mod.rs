@@ -165,9 +165,9 @@ impl Authenticator {
         path: &str,
         notes: &Notes,
     ) -> Result<Arc<User>, ApiError> {
-        let chain = match peer {
+        let (chain, doubtful) = match peer {
             Peer::InProcess(user) => return Ok(user.clone()),
-            Peer::Remote { certificates, .. } => certificates,
+            Peer::Remote { certificates, doubtful, .. } => (certificates, *doubtful),
         };
         let by_certificate = self.certificates.authenticate(chain, headers);
         self.certificates.strip(headers);
@@ -187,7 +187,7 @@ impl Authenticator {
             };
         }
         // A certificate that was shown and makes nobody must not become anonymous access.
-        if !chain.is_empty() || !self.anonymous.allows(path) {
+        if doubtful || !chain.is_empty() || !self.anonymous.allows(path) {
             return Err(ApiError::unauthorized());
         }
         Ok(Arc::new(User {

@@ -87,7 +87,7 @@ impl Certificates {
 
     /// Lets an API server show them, whichever they are at the time.
     pub fn configure(&self, config: &mut apiserver::Config) {
-        config.tls = self.by_name.clone().served(&config.tls);
+        config.tls.config = self.by_name.clone().served(&config.tls.config);
         config.kubelet_client = self.kubelets.sent(&config.kubelet_client);
     }
 }

@@ -250,7 +250,7 @@ impl Opened {
 
 /// The settings that come from the certificates.
 fn base_config(store: Arc<dyn store::Store>, keys: &pki::Cluster) -> Result<apiserver::Config, Error> {
-    let tls = pki::server_config(&keys.server, &keys.authority_pem())?;
+    let tls = pki::Reception::new(&keys.server, &keys.authority_pem(), &pki::Handshake::default())?;
     let kubelet_client = pki::client_config(&keys.kubelet_client, &keys.authority_pem())?;
     let token_key = pki::PrivateKey::from_pem(keys.service_account_key.to_pem())?;
     Ok(apiserver::Config::new(store, tls, kubelet_client, token_key))

@@ -386,7 +386,7 @@ impl Read {
             handshake.push_str(&proxy.authority);
             proxy.clients = clients;
         }
-        config.tls = pki::restricted_server_config(&keys.server, &handshake, tls)?;
+        config.tls = pki::Reception::new(&keys.server, &handshake, tls)?;
         if let Some(pem) = &self.signing_key {
             config.service_account_key = pki::PrivateKey::from_pem(pem)?;
         }
