@@ -262,6 +262,8 @@ pub trait Store: Send + Sync + 'static {
     async fn changes(&self, query: Changes) -> Result<Vec<Change>, Error>;
     /// The latest revision at a time, in milliseconds since 1970; none if the engine keeps no times.
     async fn moment(&self, time: u64) -> Result<Option<Revision>, Error>;
+    /// The other way round: when a revision was made; none if the engine keeps no times, or none of that one.
+    async fn made(&self, revision: Revision) -> Result<Option<u64>, Error>;
     async fn kept(&self) -> Result<Kept, Error>;
     /// With how many writes together the one that made this revision was made durable; 0 if the engine does not know, or no longer.
     fn group(&self, _revision: Revision) -> u64 {

@@ -57,6 +57,10 @@ impl Store for Interposed {
         self.inner.moment(time).await
     }
 
+    async fn made(&self, revision: Revision) -> Result<Option<u64>, Error> {
+        self.inner.made(revision).await
+    }
+
     async fn kept(&self) -> Result<store::Kept, Error> {
         self.inner.kept().await
     }

@@ -130,6 +130,18 @@ impl<'a> Call<'a> {
         connecting && self.served.facts.subresource(&self.info.subresource).is_some()
     }
 
+    /// Whether the answer will be a table.
+    fn wants_table(&self) -> bool {
+        let forms = self.exchange.forms();
+        let accepted = if self.is_custom() { forms.custom_objects() } else { forms.objects() };
+        accepted.is_ok_and(|accepted| accepted.shape == forms::Shape::Table)
+    }
+
+    /// Whether a definition made the resource.
+    fn is_custom(&self) -> bool {
+        self.served.facts.ty.is_none()
+    }
+
     pub(crate) fn not_found(&self) -> ApiError {
         ApiError::not_found(&self.subject(), &self.info.name)
     }
@@ -143,7 +155,7 @@ impl<'a> Call<'a> {
 impl Api {
     /// Answers a request to a stored resource.
     pub async fn serve(&self, call: Call<'_>, body: Body) -> Result<Response, ApiError> {
-        let custom = call.served.facts.ty.is_none();
+        let custom = call.is_custom();
         // Upstream routes everything below a custom resource to one place, which speaks of the object.
         let below = custom && !call.info.subresource.is_empty();
         let verbs = call.verbs.ok_or_else(|| if below { call.not_found() } else { ApiError::no_such_path() })?;

@@ -163,6 +163,10 @@ impl Store for Encrypted {
         self.inner.moment(time).await
     }
 
+    async fn made(&self, revision: Revision) -> Result<Option<u64>, store::Error> {
+        self.inner.made(revision).await
+    }
+
     async fn kept(&self) -> Result<Kept, store::Error> {
         self.inner.kept().await
     }

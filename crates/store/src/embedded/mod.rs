@@ -385,6 +385,12 @@ impl Store for Embedded {
         blocking(move || archive::moment(&shared, time).map(Some)).await
     }
 
+    async fn made(&self, revision: Revision) -> Result<Option<u64>, Error> {
+        self.check_open()?;
+        let shared = Arc::clone(&self.shared);
+        blocking(move || archive::made(&shared, revision)).await
+    }
+
     async fn kept(&self) -> Result<Kept, Error> {
         self.check_open()?;
         let shared = Arc::clone(&self.shared);

@@ -318,6 +318,10 @@ impl Store for Etcd {
         Ok(None)
     }
 
+    async fn made(&self, _revision: Revision) -> Result<Option<u64>, Error> {
+        Ok(None)
+    }
+
     async fn kept(&self) -> Result<Kept, Error> {
         let (oldest, latest) = (self.oldest().await?, self.revision().await?);
         Ok(Kept { oldest, oldest_time: None, latest, latest_time: None, bytes: 0 })

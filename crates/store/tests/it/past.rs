@@ -329,6 +329,12 @@ async fn a_day_of_churn_stays_within_the_size_and_the_time_that_were_asked_for()
         assert_eq!(store.moment(*time).await.unwrap(), Some(*revision));
         assert_eq!(store.moment(time + 30_000).await.unwrap(), Some(*revision));
     }
+    let is_kept = |(_, revision): &&(u64, u64)| *revision > kept.oldest;
+    for (time, revision) in moments.iter().rev().take_while(is_kept) {
+        assert_eq!(store.made(*revision).await.unwrap(), Some(*time), "{revision}");
+    }
+    assert_eq!(store.made(kept.oldest).await.unwrap(), None);
+    assert!(matches!(store.made(kept.latest + 1).await, Err(Error::Future { .. })));
     let long_ago = store.moment(begun).await;
     assert!(matches!(long_ago, Err(Error::Compacted { oldest }) if oldest == kept.oldest), "{long_ago:?}");
     // The clock goes back: what came later is not earlier for that.

@@ -118,23 +118,16 @@ impl Api {
         }
     }
 
-    /// When a revision was made, if the store keeps times.
-    async fn time_of(&self, revision: Revision) -> Result<Option<u64>, store::Error> {
-        let after = revision.saturating_sub(1);
-        let query = store::Changes { prefix: String::new(), exact: false, after, upto: revision, limit: 1 };
-        Ok(self.store.changes(query).await?.first().and_then(|change| change.time))
-    }
-
-    /// Which time an answer about the past is of: ages are as they were then. None where nobody knows, and for the present.
+    /// Which time a table of the past is of: ages are as they were then. None where nobody knows, and for the present.
     pub(super) async fn as_of(&self, call: &Call<'_>) -> Option<AsOf> {
-        if !matches!(call.info.verb, "get" | "list") || !call.query.has(AT) {
+        if !matches!(call.info.verb, "get" | "list") || !call.query.has(AT) || !call.wants_table() {
             return None;
         }
         match Moment::parse(call.query.get(AT), (self.clock)()).ok()? {
             Moment::Now => None,
             Moment::Time(time) => Some(AsOf(time)),
             Moment::Revision(revision) => {
-                let millis = self.time_of(revision).await.ok()??;
+                let millis = self.store.made(revision).await.ok()??;
                 Timestamp::from_millisecond(i64::try_from(millis).ok()?).ok().map(AsOf)
             }
         }
@@ -152,7 +145,7 @@ impl Api {
             "bytes": kept.bytes,
         });
         if let Some(revision) = revision {
-            let time = self.time_of(revision).await.map_err(super::commit::unavailable)?;
+            let time = self.store.made(revision).await.map_err(super::commit::unavailable)?;
             answer["at"] = json!({"resourceVersion": revision.to_string(), "time": shown(time)});
         }
         Ok(answer)

@@ -38,7 +38,7 @@ use crate::{Error, Revision};
 pub(super) use self::build::turn;
 pub(crate) use self::carry::{bring_back, check};
 pub(super) use self::carry::{save, tables};
-pub(super) use self::read::{changes, get, kept, moment, range};
+pub(super) use self::read::{changes, get, kept, made, moment, range};
 
 const DIRECTORY: &str = "history";
 

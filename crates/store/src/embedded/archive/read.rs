@@ -374,6 +374,31 @@ pub(in crate::embedded) fn moment(shared: &Shared, time: u64) -> Result<Revision
     })
 }
 
+/// When a revision was made, if its change is kept.
+pub(in crate::embedded) fn made(shared: &Shared, revision: Revision) -> Result<Option<u64>, Error> {
+    again(|| {
+        let view = View::of(shared);
+        if revision > view.revision {
+            return Err(Error::Future { requested: revision, current: view.revision });
+        }
+        if revision <= view.oldest {
+            return Ok(Some(None));
+        }
+        let (tables, rest) = view.tables_after(revision - 1);
+        if let Some(table) = tables.first() {
+            let times = table.times()?;
+            let later = times.partition_point(|(first, _)| *first <= revision);
+            return Ok(Some(later.checked_sub(1).map(|at| times[at].1)));
+        }
+        let mut made = None;
+        let whole = shared.log.visit(rest, revision, |_, at| {
+            made = Some(at);
+            ControlFlow::Continue(())
+        })?;
+        Ok(whole.then_some(made))
+    })
+}
+
 /// What there is of the past.
 pub(in crate::embedded) fn kept(shared: &Shared) -> Result<Kept, Error> {
     again(|| {
