@@ -43,8 +43,9 @@ pub struct Connection {
 }
 
 /// Flags that say something of a cluster, with the field that they override.
-const CLUSTER: [(&str, &str); 4] = [
+const CLUSTER: [(&str, &str); 5] = [
     ("server", "server"),
+    ("proxy-url", "proxy-url"),
     ("tls-server-name", "tls-server-name"),
     ("certificate-authority", "certificate-authority"),
     ("insecure-skip-tls-verify", "insecure-skip-tls-verify"),
@@ -426,6 +427,8 @@ users:
         assert_eq!(other.headers.get_all("impersonate-group").iter().count(), 2);
         let server = connection("-s https://else:2").expect("a connection");
         assert_eq!(server.client.server, "https://else:2");
+        let through = connection("--proxy-url=http://p:3").expect("a connection");
+        assert_eq!(through.client.proxy.as_deref(), Some("http://p:3"));
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub enum Kind {
     Bool,
     String,
     Int,
+    /// Of 32 bits.
+    Int32,
     Duration,
     /// Values separated by commas, given once or often.
     Slice,
@@ -52,6 +54,10 @@ impl Flag {
 
     pub const fn int(name: &'static str, default: &'static str, help: &'static str) -> Self {
         Self::new(name, Kind::Int, default, help)
+    }
+
+    pub const fn int32(name: &'static str, default: &'static str, help: &'static str) -> Self {
+        Self::new(name, Kind::Int32, default, help)
     }
 
     pub const fn duration(name: &'static str, default: &'static str, help: &'static str) -> Self {

@@ -112,6 +112,7 @@ fn put(given: &mut Given, flag: &'static Flag, value: String) -> Result<(), Mist
     let why = match flag.kind {
         Kind::Bool => boolean(&value).err(),
         Kind::Int => integer(&value).err(),
+        Kind::Int32 => integer(&value).and_then(|number| small(number, &value)).err(),
         Kind::Duration => machinery::duration::parse_nanos(&value).err(),
         Kind::String | Kind::Slice | Kind::Array => None,
     };
@@ -152,6 +153,10 @@ pub(super) fn integer(text: &str) -> Result<i64, String> {
     let sign = if text.starts_with('-') { "-" } else { "" };
     i64::from_str_radix(&format!("{sign}{body}"), radix)
         .map_err(|_| format!("strconv.ParseInt: parsing {text:?}: value out of range"))
+}
+
+fn small(number: i64, text: &str) -> Result<i32, String> {
+    i32::try_from(number).map_err(|_| format!("strconv.ParseInt: parsing {text:?}: value out of range"))
 }
 
 /// The fields of one line of CSV, as pflag reads slices: a field may be quoted.
@@ -211,6 +216,7 @@ mod tests {
         Flag::string("output", "", "").short('o'),
         Flag::string("dry-run", "none", "").or_bare("unchanged"),
         Flag::int("chunk-size", "500", ""),
+        Flag::int32("port", "-1", ""),
         Flag::slice("label-columns", "").short('L'),
         Flag::array("filename", "").short('f'),
     ];
@@ -247,6 +253,10 @@ mod tests {
             (
                 "--chunk-size=a",
                 "invalid argument \"a\" for \"--chunk-size\" flag: strconv.ParseInt: parsing \"a\": invalid syntax",
+            ),
+            (
+                "--port=3000000000",
+                "invalid argument \"3000000000\" for \"--port\" flag: strconv.ParseInt: parsing \"3000000000\": value out of range",
             ),
             (
                 "--all-namespaces=x",

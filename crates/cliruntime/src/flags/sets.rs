@@ -24,6 +24,7 @@ pub static GLOBAL: &[&[Flag]] = &[&[
     Flag::string("password", "", "Password for basic authentication."),
     Flag::string("profile", "none", "Name of a profile to capture."),
     Flag::string("profile-output", "profile.pprof", "File for the profile."),
+    Flag::string("proxy-url", "", "Proxy for requests to the server."),
     Flag::string("request-timeout", "0", "How long one request may take; 0 is without limit."),
     Flag::string("server", "", "Address of the API server.").short('s'),
     Flag::string("tls-server-name", "", "Name in the server's certificate."),

@@ -36,11 +36,14 @@ impl Columns {
         let words = |line: Option<&str>| -> Vec<String> {
             line.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
         };
+        let missing = |line: &str| {
+            Failure::Message(format!(
+                "invalid template, missing {line} line. Expected format is one line of space separated headers, one line of space separated column specs."
+            ))
+        };
         let mut lines = text.lines();
-        let (headers, paths) = (words(lines.next()), words(lines.next()));
-        if headers.is_empty() || paths.is_empty() {
-            return Err(Failure::message("custom-columns-file format specified but no custom columns given"));
-        }
+        let headers = words(Some(lines.next().ok_or_else(|| missing("header"))?));
+        let paths = words(Some(lines.next().ok_or_else(|| missing("spec"))?));
         if headers.len() != paths.len() {
             return Err(Failure::Message(format!(
                 "number of headers ({}) and field specifications ({}) don't match",
@@ -105,5 +108,9 @@ mod tests {
         assert!(Columns::parse("NAME", false).is_err());
         assert!(Columns::from_file("A B\n.a\n", false).is_err());
         assert!(Columns::from_file("A  B\n.a .b\n", true).is_ok());
+        for (text, missing) in [("", "header"), ("A\n", "spec")] {
+            let said = Columns::from_file(text, false).err().expect("refused").bare();
+            assert!(said.starts_with(&format!("invalid template, missing {missing} line.")), "{said}");
+        }
     }
 }

@@ -48,7 +48,11 @@ impl Printer {
         let template = flags.text("template");
         let (format, argument) = output.split_once('=').map_or((output, None), |(format, rest)| (format, Some(rest)));
         let format = if format.is_empty() && !template.is_empty() { "go-template" } else { format };
-        if format.is_empty() {
+        // Names of formats without an argument are read as upstream reads them: whatever their case.
+        let lower = format.to_lowercase();
+        let plain = ["json", "yaml", "kyaml", "name"].contains(&lower.as_str());
+        let format = if plain { lower.as_str() } else { format };
+        if format.is_empty() && argument.is_none() {
             return Ok(None);
         }
         let refused = || {
@@ -58,7 +62,7 @@ impl Printer {
                 request.allowed
             ))
         };
-        if !request.allowed.split(',').any(|allowed| allowed == format) {
+        if (plain && argument.is_some()) || !request.allowed.split(',').any(|allowed| allowed == format) {
             return Err(refused());
         }
         let text = argument.unwrap_or(template);
@@ -202,6 +206,8 @@ mod tests {
             ("--template={{.kind}}", "Pod"),
             ("-o yaml", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n"),
             ("-o custom-columns=N:.metadata.name", "N\na\n"),
+            ("-o NAME", "pod/a\n"),
+            ("-o Yaml", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n"),
         ] {
             let printed = printer(line).expect(line).expect(line).print(&object).expect(line);
             assert_eq!(printed, expected, "{line}");
@@ -216,5 +222,6 @@ mod tests {
             "template format specified but no template given"
         );
         assert!(printer("-o jsonpath={.a").is_err());
+        assert!(printer("-o=").is_err() && printer("-o yaml=x").is_err() && printer("-o WIDE").is_err());
     }
 }

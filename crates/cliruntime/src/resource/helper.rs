@@ -26,7 +26,8 @@ pub enum DryRun {
 impl DryRun {
     pub fn from_flags(flags: &crate::flags::Given) -> Outcome<Self> {
         match flags.text("dry-run") {
-            "" | "none" | "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(Self::No),
+            "" if !flags.changed("dry-run") => Ok(Self::No),
+            "none" | "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(Self::No),
             // Left out, or a boolean: deprecated, and warned of where the command begins.
             "client" | "unchanged" | "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(Self::Client),
             "server" => Ok(Self::Server),
@@ -140,4 +141,26 @@ pub fn validation(flags: &crate::flags::Given) -> Outcome<String> {
         }
     }
     .to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DryRun;
+    use crate::flags::{self, sets};
+
+    #[test]
+    fn an_empty_value_is_no_dry_run_and_no_write() {
+        for (line, expected) in [
+            ("", Some(DryRun::No)),
+            ("--dry-run", Some(DryRun::Client)),
+            ("--dry-run=server", Some(DryRun::Server)),
+            ("--dry-run=false", Some(DryRun::No)),
+            ("--dry-run=", None),
+            ("--dry-run=x", None),
+        ] {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let given = flags::parse([&sets::DRY_RUN], &words).expect(line);
+            assert_eq!(DryRun::from_flags(&given).ok(), expected, "{line}");
+        }
+    }
 }

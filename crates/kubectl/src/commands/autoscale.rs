@@ -26,10 +26,10 @@ pub static COMMAND: Command = Command {
         &[
             sets::field_manager("kubectl-autoscale"),
             Flag::string("cpu", "", "CPU to aim at: a percentage of requests, or an amount."),
-            Flag::int("cpu-percent", "-1", "CPU to aim at, in percent of requests.").deprecated("Use --cpu with percentage or resource quantity format (e.g., '70%' for utilization or '500m' for milliCPU)."),
-            Flag::int("max", "-1", "The most pods."),
+            Flag::int32("cpu-percent", "-1", "CPU to aim at, in percent of requests.").deprecated("Use --cpu with percentage or resource quantity format (e.g., '70%' for utilization or '500m' for milliCPU)."),
+            Flag::int32("max", "-1", "The most pods."),
             Flag::string("memory", "", "Memory to aim at: a percentage of requests, or an amount."),
-            Flag::int("min", "-1", "The fewest pods."),
+            Flag::int32("min", "-1", "The fewest pods."),
             Flag::string("name", "", "Name of the autoscaler."),
         ],
     ],
@@ -129,7 +129,8 @@ fn metric(resource: &str, wanted: &str) -> Result<Value, String> {
     let odd = || format!("invalid resource {resource} value: {wanted}");
     let target = match wanted.strip_suffix('%') {
         Some(percent) => {
-            let percent: i64 = percent.parse().map_err(|_| format!("invalid percentage value: {percent}"))?;
+            let number = percent.parse::<i32>().ok().filter(|number| *number >= 0);
+            let percent = number.ok_or_else(|| format!("invalid percentage value: {percent}"))?;
             json!({"type": "Utilization", "averageUtilization": percent})
         }
         None => {
@@ -159,6 +160,8 @@ mod tests {
             Ok(json!("80Mi"))
         );
         assert_eq!(target("foo"), Err("invalid resource cpu value: foo".to_owned()));
-        assert!(target("x%").is_err());
+        for percent in ["x", "-5", "3000000000"] {
+            assert_eq!(target(&format!("{percent}%")), Err(format!("invalid percentage value: {percent}")));
+        }
     }
 }

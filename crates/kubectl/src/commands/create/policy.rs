@@ -72,7 +72,7 @@ pub static PRIORITY_CLASS: Command = Command {
             Flag::string("description", "", "What the class is for."),
             Flag::bool("global-default", "Pods without a class have this one."),
             Flag::string("preemption-policy", "PreemptLowerPriority", "Whether others make room."),
-            Flag::int("value", "0", "The priority."),
+            Flag::int32("value", "0", "The priority."),
         ],
     ],
     children: &[],

@@ -18,8 +18,8 @@ pub static DEPLOYMENT: Command = Command {
         GENERATOR,
         &[
             Flag::slice("image", "Images of the containers."),
-            Flag::int("port", "-1", "Port that the container exposes."),
-            Flag::int("replicas", "1", "How many pods there are to be.").short('r'),
+            Flag::int32("port", "-1", "Port that the container exposes."),
+            Flag::int32("replicas", "1", "How many pods there are to be.").short('r'),
         ],
     ],
     children: &[],
