@@ -332,7 +332,20 @@ fn decode(document: &[u8], source: &str, validates: bool) -> Outcome<Option<Valu
     if text("apiVersion").is_empty() {
         return Err(missing("apiVersion"));
     }
-    Ok(Some(object))
+    match no_map_of_texts(&object) {
+        Some(why) => Err(Failure::Message(format!("unable to decode {}: {why}", go_quote(source)))),
+        None => Ok(Some(object)),
+    }
+}
+
+/// What is wrong with labels and annotations: a value without quotes that YAML takes for something else than a text.
+fn no_map_of_texts(object: &Value) -> Option<String> {
+    ["labels", "annotations"].iter().find_map(|field| {
+        let map = object.get("metadata")?.get(field)?.as_object()?;
+        let odd = map.values().find(|value| !value.is_string() && !value.is_null())?;
+        let found = machinery::patch::json_type(odd);
+        Some(format!("json: cannot unmarshal {found} into Go struct field ObjectMeta.metadata.{field} of type string"))
+    })
 }
 
 /// The items of a list, or the object itself.
@@ -381,6 +394,16 @@ mod tests {
         assert!(error("kind: Pod").expect("an error").contains("Object 'apiVersion' is missing"));
         assert!(error("[").expect("an error").starts_with("error parsing f.yaml: error converting YAML to JSON: "));
         assert!(matches!(decode(b"# nothing\n", "f", true), Ok(None)));
+        for (metadata, expected) in [
+            ("labels: {a: true}", Some("bool into Go struct field ObjectMeta.metadata.labels")),
+            ("annotations: {a: 1}", Some("number into Go struct field ObjectMeta.metadata.annotations")),
+            ("labels: {a: '1', b: null}", None),
+        ] {
+            let text = format!("{{apiVersion: v1, kind: Pod, metadata: {{{metadata}}}}}");
+            let expected = expected
+                .map(|what| format!("unable to decode \"f.yaml\": json: cannot unmarshal {what} of type string"));
+            assert_eq!(error(&text), expected, "{metadata}");
+        }
         assert_eq!(error("{\"a\": {\"b\": 1}").as_deref(), Some("error parsing f.yaml: unexpected EOF"));
         assert_eq!(
             decode(b"hello", "f.yaml", true).err().map(|error| error.bare()).as_deref(),

@@ -9,6 +9,7 @@ pub use arguments::Target;
 
 use futures::StreamExt as _;
 use futures::future::join_all;
+use machinery::selector::LabelSelector;
 use machinery::status::go_quote;
 use serde_json::Value;
 
@@ -144,6 +145,14 @@ impl Builder {
         })
     }
 
+    /// The label query, for what is in files.
+    pub fn label_selector(&self) -> Outcome<LabelSelector> {
+        LabelSelector::parse(&self.selector).map_err(|why| {
+            let selector = go_quote(&self.selector);
+            Failure::Message(format!("the provided selector {selector} is not valid: {why}"))
+        })
+    }
+
     /// Whether objects are named on the command line alone.
     pub fn has_no_files(&self) -> bool {
         self.filenames.is_empty() && self.kustomize.is_empty()
@@ -174,7 +183,6 @@ impl Builder {
         };
         if self.latest && !self.local {
             let mut fresh = Vec::new();
-            let mut missing: Vec<(String, Vec<Failure>)> = Vec::new();
             let api = session.api()?;
             let read = async |info: Info| (named(&api, &info.namespace, &info.path(), JSON).await, info);
             let mut reads = futures::stream::iter(found.infos).map(read).buffered(MOST_READS);
@@ -184,14 +192,9 @@ impl Builder {
                         info.refresh(object);
                         fresh.push(info);
                     }
-                    Err(error) => match missing.last_mut() {
-                        Some((source, errors)) if *source == info.source => errors.push(error),
-                        _ => missing.push((info.source, vec![error])),
-                    },
+                    Err(error) => found.errors.push(error),
                 }
             }
-            // What is wrong with one file is one error.
-            found.errors.extend(missing.into_iter().flat_map(|(_, errors)| Failure::together(errors)));
             found.infos = fresh;
         }
         Ok(found)

@@ -55,9 +55,8 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         return beginning(invocation, &builder, errors.remove(0)).await;
     }
     let mut shown = 0;
-    // Events of several objects are only shown to who asks for them.
-    let events =
-        invocation.flags.is("show-events") && (found.infos.len() == 1 || invocation.flags.changed("show-events"));
+    let events = invocation.flags.is("show-events")
+        && (is_one(found.infos.len(), errors.len()) || invocation.flags.changed("show-events"));
     for info in &found.infos {
         match text(invocation, info, events).await {
             Ok(text) => {
@@ -77,6 +76,11 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         invocation.streams.error(&nothing);
     }
     Failure::all(errors)
+}
+
+/// Whether one object was asked for: events of several are only shown to who asks for them, even where all but one are missing.
+fn is_one(found: usize, missing: usize) -> bool {
+    found == 1 && missing == 0
 }
 
 async fn beginning(invocation: &mut Invocation, builder: &Builder, original: Failure) -> Outcome {
@@ -155,5 +159,16 @@ async fn all(invocation: &Invocation, path: &str) -> Outcome<Value> {
             into.extend(items);
         }
         answer["metadata"] = more["metadata"].take();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_one;
+
+    #[test]
+    fn one_of_several_names_is_not_one_object() {
+        assert!(is_one(1, 0));
+        assert!(!is_one(1, 1) && !is_one(2, 0));
     }
 }

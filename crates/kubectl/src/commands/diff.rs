@@ -73,7 +73,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         "kubectl".clone_into(&mut writing.manager);
     }
     let builder = Builder::from_flags(&invocation.session, flags)?;
-    let selector = machinery::selector::LabelSelector::parse(&builder.selector).map_err(Failure::Message)?;
+    let selector = builder.label_selector()?;
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
     Failure::all(found.errors)?;
     let sides = Sides::new(&invocation.session.environment.variables)?;
@@ -147,6 +147,9 @@ pub(super) fn file_name(info: &Info) -> String {
 
 /// Writes both versions of an object; the object as it is, for pruning.
 async fn compare(invocation: &mut Invocation, writing: &Writing, sides: &Sides, info: Info) -> Outcome<Info> {
+    if info.name.is_empty() {
+        return Err(Failure::message("resource name may not be empty"));
+    }
     let api = invocation.session.api()?;
     let mut tries = 0;
     let (live, merged) = loop {
@@ -174,11 +177,17 @@ async fn compare(invocation: &mut Invocation, writing: &Writing, sides: &Sides, 
             machinery::value::remove(object, "metadata.managedFields");
         }
     }
-    if !invocation.flags.is("show-secrets") && info.mapping.kind == "Secret" && info.mapping.version == "v1" {
+    let masked = !invocation.flags.is("show-secrets") && info.mapping.kind == "Secret" && info.mapping.version == "v1";
+    if masked {
         mask(&mut from, &mut to);
     }
     let name = file_name(&info);
-    sides.write(&sides.live, &name, &from)?;
+    if from.is_null() && masked {
+        // Upstream hides what is in nothing, too, and writes what is left of it.
+        std::fs::write(sides.live.join(&name), "null\n")?;
+    } else {
+        sides.write(&sides.live, &name, &from)?;
+    }
     sides.write(&sides.merged, &name, &to)?;
     Ok(Info { object: live, ..info })
 }

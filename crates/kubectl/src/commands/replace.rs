@@ -59,7 +59,8 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     if let Some(path) = super::raw::wanted(flags)? {
         return super::raw::send(invocation, http::Method::PUT, &path).await;
     }
-    let builder = Builder::from_flags(&invocation.session, flags)?;
+    // Arguments mean nothing to it.
+    let builder = Builder { arguments: Vec::new(), ..Builder::from_flags(&invocation.session, flags)? };
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
     let mut errors = found.errors;
     let mut report = Report::new(invocation, writing.dry_run, false)?;

@@ -120,7 +120,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         None => None,
     };
     let builder = Builder::from_flags(&invocation.session, &invocation.flags)?;
-    let selector = machinery::selector::LabelSelector::parse(&builder.selector).map_err(Failure::Message)?;
+    let selector = builder.label_selector()?;
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
     let mut errors = found.errors;
     let mut report = Report::new(invocation, writing.dry_run, false)?;

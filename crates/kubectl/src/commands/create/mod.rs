@@ -4,7 +4,7 @@ mod data;
 mod ingress;
 mod policy;
 mod rbac;
-mod rbac_rules;
+pub mod rbac_rules;
 mod services;
 mod token;
 mod workloads;
@@ -95,7 +95,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     }
     let save = flags.is("save-config");
     let builder = Builder { latest: false, ..Builder::from_flags(&invocation.session, flags)? };
-    let selector = machinery::selector::LabelSelector::parse(&builder.selector).map_err(Failure::Message)?;
+    let selector = builder.label_selector()?;
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
     if invocation.flags.is("edit") {
         return super::edit::before_create(invocation, found.all()?).await;
@@ -139,6 +139,8 @@ pub fn remember(object: &mut Value) {
     machinery::value::as_object_mut(object);
     if let Some(Value::Object(annotations)) = machinery::value::at_mut(object, "metadata.annotations") {
         annotations.remove(LAST_APPLIED);
+        // Upstream reads annotations as a map of texts, in which nothing is an empty one.
+        annotations.values_mut().filter(|value| value.is_null()).for_each(|value| *value = "".into());
         if annotations.is_empty() {
             machinery::value::remove(object, "metadata.annotations");
         }

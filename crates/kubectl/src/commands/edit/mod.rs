@@ -119,6 +119,9 @@ struct Results {
 
 /// Opens the editor until what is saved is taken, or the user gives up.
 async fn session(invocation: &mut Invocation, infos: Vec<Info>, mode: Mode) -> Outcome {
+    if mode != Mode::Create {
+        known_format(invocation.flags.text("output"))?;
+    }
     let as_json = invocation.flags.text("output") == "json";
     let original = shown(&infos, as_json);
     let mut results = Results::default();
@@ -182,6 +185,17 @@ async fn session(invocation: &mut Invocation, infos: Vec<Info>, mode: Mode) -> O
             return Ok(());
         }
     }
+}
+
+/// Refuses formats that nobody edits. Before an object is made, `-o` is about what is said of it.
+fn known_format(output: &str) -> Outcome {
+    if matches!(output.to_lowercase().as_str(), "" | "json" | "yaml" | "kyaml") {
+        return Ok(());
+    }
+    let output = machinery::status::go_quote(output);
+    Err(Failure::Message(format!(
+        "unable to match a printer suitable for the output format {output}, allowed formats are: json,kyaml,yaml"
+    )))
 }
 
 /// The objects as the editor shows them; several are a list.

@@ -30,7 +30,10 @@ pub(super) async fn targets(invocation: &mut Invocation, builder: &Builder) -> O
     if builder.has_no_files() {
         return Ok((arguments::targets(builder, &invocation.session).await?, Vec::new()));
     }
-    let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
+    let found = match builder.infos(&invocation.session, &mut invocation.streams).await {
+        Err(error) if !builder.kustomize.is_empty() => return Err(Failure::Many(vec![error])),
+        found => found?,
+    };
     let target = |info: crate::resource::Info| Target {
         mapping: info.mapping,
         namespace: info.namespace,

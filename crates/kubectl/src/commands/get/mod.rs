@@ -92,7 +92,7 @@ fn names_no_object(arguments: &[String]) -> bool {
 
 fn validate(invocation: &Invocation) -> Outcome {
     let flags = &invocation.flags;
-    if flags.changed("raw") {
+    if flags.given("raw").is_some() {
         if flags.is("watch") || flags.is("watch-only") || !flags.text("selector").is_empty() {
             return Err(Failure::message(
                 "--raw may not be specified with other flags that filter the server request or alter the output",
