@@ -1,11 +1,13 @@
 //! `kubectl logs`: what containers wrote.
 
 use std::io::Write as _;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::{BoxStream, SelectAll};
 use machinery::value::text;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::pods;
 use crate::api::Chunks;
@@ -103,6 +105,8 @@ async fn run(invocation: &mut Invocation) -> Outcome {
                 logs.len()
             )));
         }
+    }
+    if flags.is("follow") {
         return together(invocation, logs).await;
     }
     for log in logs {
@@ -279,20 +283,62 @@ fn lines(chunks: Chunks, prefix: String) -> Pieces {
 
 async fn copy(invocation: &mut Invocation, mut pieces: Pieces) -> Outcome {
     while let Some(piece) = pieces.next().await {
-        invocation.streams.out.write_all(&piece.map_err(Failure::Message)?)?;
-        invocation.streams.out.flush()?;
+        write(invocation, piece)?;
     }
     Ok(())
 }
 
-/// Several logs at once, as they are written.
+fn write(invocation: &mut Invocation, piece: Result<Vec<u8>, String>) -> Outcome {
+    invocation.streams.out.write_all(&piece.map_err(Failure::Message)?)?;
+    Ok(invocation.streams.out.flush()?)
+}
+
+/// How long a log that the server refused is left alone.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Logs as they are written, all at once. What the server refuses is asked for again: a container may be about to start.
 async fn together(invocation: &mut Invocation, logs: Vec<Log>) -> Outcome {
+    let until = Instant::now() + invocation.flags.duration("pod-running-timeout");
     let mut all: SelectAll<Pieces> = SelectAll::new();
-    for log in &logs {
-        let chunks = open(invocation, log).await?;
-        all.push(lines(chunks, prefix(invocation, log)));
+    let mut waiting = logs;
+    loop {
+        let next = Instant::now() + PAUSE;
+        let mut refused = Vec::new();
+        for log in waiting {
+            match open(invocation, &log).await {
+                Ok(chunks) => all.push(lines(chunks, prefix(invocation, &log))),
+                Err(error) => {
+                    if !gives_up(invocation, error)? {
+                        refused.push(log);
+                    }
+                }
+            }
+        }
+        waiting = refused;
+        if waiting.is_empty() {
+            return copy(invocation, all.boxed()).await;
+        }
+        let pause = next.min(until);
+        loop {
+            tokio::select! {
+                Some(piece) = all.next() => write(invocation, piece)?,
+                () = tokio::time::sleep_until(pause) => break,
+            }
+        }
+        if pause == until {
+            return Err(Failure::message("context deadline exceeded"));
+        }
     }
-    copy(invocation, all.boxed()).await
+}
+
+/// Says why a log cannot be read, and whether it is left out for good. What is no answer of the server ends the command.
+fn gives_up(invocation: &mut Invocation, error: Failure) -> Outcome<bool> {
+    if invocation.flags.is("ignore-errors") {
+        invocation.say(&format!("error: {}", error.bare()))?;
+        return Ok(true);
+    }
+    invocation.streams.error(&error.bare());
+    if matches!(error, Failure::Api(_)) { Ok(false) } else { Err(error) }
 }
 
 #[cfg(test)]

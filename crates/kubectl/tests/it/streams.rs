@@ -78,6 +78,11 @@ async fn pods_copies_and_nodes_are_debugged() {
     let (cluster, shell) = Shell::with_cluster().await;
     assert_eq!(shell.run_with("create -f -", POD).await.out, "pod/p created\n");
     assert_eq!(shell.run_with("create -f -", "{apiVersion: v1, kind: Node, metadata: {name: n1}}").await.code, 0);
+    // A log that is followed is asked for again: its container may be about to start.
+    let log = shell.run("logs -f p --pod-running-timeout=1500ms").await;
+    let lines: Vec<&str> = log.err.lines().collect();
+    assert_eq!((log.code, lines.len(), lines.last()), (1, 3, Some(&"error: context deadline exceeded")), "{}", log.err);
+    assert_eq!(lines[0], lines[1]);
     assert_eq!(shell.ok("debug p --image=busybox -c d --target=c --profile=netadmin -q -- sh -c x").await, "");
     let container = "{.spec.ephemeralContainers[0].name}{.spec.ephemeralContainers[0].targetContainerName}{.spec.ephemeralContainers[0].securityContext.capabilities.add}";
     assert_eq!(shell.ok(&format!("get pod p -o jsonpath={container}")).await, "dc[\"NET_ADMIN\",\"NET_RAW\"]");
