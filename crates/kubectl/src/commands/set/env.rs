@@ -47,6 +47,8 @@ fn parse(words: &[String]) -> Result<Wanted, String> {
                 let why = machinery::names::is_relaxed_env_var_name(key).join(",");
                 return Err(format!("{} is not a valid key name: {why}", go_quote(key)));
             }
+            // An empty value is none.
+            Some((key, "")) => set.push(json!({"name": key})),
             Some((key, value)) => set.push(json!({"name": key, "value": value})),
             None => match word.strip_suffix('-') {
                 Some(key) => remove.push(key.to_owned()),
@@ -104,12 +106,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
             let spec = pod_spec(info).map_err(|why| vec![format!("error: {why}\n")])?;
             let found = containers(spec, &pattern, true);
             if found.is_empty() {
-                missing.borrow_mut().push(format!(
-                    "Warning: {}/{} does not have any containers matching {}",
-                    kind.2,
-                    kind.1,
-                    go_quote(&pattern)
-                ));
+                missing.borrow_mut().push(nothing_fits(&kind.2, &kind.1, &pattern));
             }
             for container in found {
                 change(container, &set, &remove, overwrite)
@@ -122,6 +119,10 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         invocation.streams.error(&warning);
     }
     outcome
+}
+
+fn nothing_fits(kind: &str, name: &str, pattern: &str) -> String {
+    format!("Warning: {kind}/{name} does not have any containers matching {}", go_quote(pattern))
 }
 
 /// Refuses names that no variable can have, and changes that contradict each other.
@@ -215,7 +216,11 @@ async fn show(invocation: &mut Invocation, resources: Vec<String>, set: &[Value]
     for mut info in builder.infos(&invocation.session, &mut invocation.streams).await?.all()? {
         let (kind, name, object) = (info.mapping.kind.clone(), info.name.clone(), info.object.clone());
         let Ok(spec) = pod_spec(&mut info) else { continue };
-        for container in containers(spec, &pattern, true) {
+        let found = containers(spec, &pattern, true);
+        if found.is_empty() {
+            invocation.streams.error(&nothing_fits(&kind, &name, &pattern));
+        }
+        for container in found {
             if change(container, set, remove, overwrite).is_err() {
                 continue;
             }

@@ -19,7 +19,7 @@ pub static COMMAND: Command = Command {
 
 async fn run(invocation: &mut Invocation) -> Outcome {
     let (pairs, resources): (Vec<String>, Vec<String>) =
-        invocation.arguments().into_iter().partition(|word| word.contains('='));
+        invocation.arguments().into_iter().partition(|word| word.contains('=') && !word.starts_with('='));
     let flags = &invocation.flags;
     let wrong = if flags.is("all") && !flags.text("selector").is_empty() {
         Some("cannot set --all and --selector at the same time")
@@ -45,7 +45,11 @@ async fn run(invocation: &mut Invocation) -> Outcome {
                 missing.push(format!("error: unable to find container named {}", go_quote(name)));
             }
             for container in found {
-                container["image"] = image.as_str().into();
+                if image.is_empty() {
+                    machinery::value::remove(container, "image");
+                } else {
+                    container["image"] = image.as_str().into();
+                }
             }
         }
         if missing.is_empty() { Ok(()) } else { Err(missing) }

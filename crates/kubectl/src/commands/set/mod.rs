@@ -6,6 +6,7 @@ mod resolve;
 mod resources;
 mod selector;
 mod subject;
+mod typed;
 
 use serde_json::Value;
 
@@ -107,7 +108,7 @@ async fn apply(
         record::note(invocation, &mut info.object);
         let remote = !local && writing.dry_run != DryRun::Client;
         let says_so_all_the_same = matches!(invocation.command.name, "serviceaccount" | "selector");
-        if info.object == before && remote && !says_so_all_the_same {
+        if info.object == before && !says_so_all_the_same {
             continue;
         }
         if remote {
@@ -126,6 +127,9 @@ async fn apply(
                     continue;
                 }
             }
+        }
+        if local {
+            typed::fill(&mut info.object);
         }
         report.say(invocation, &info.object, done)?;
     }

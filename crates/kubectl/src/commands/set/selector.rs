@@ -1,10 +1,11 @@
 //! `kubectl set selector` and `serviceaccount`.
 
+use machinery::value::{list, text};
 use serde_json::{Value, json};
 
 use super::{COMMON, apply, pod_spec};
 use crate::command::{Command, Invocation};
-use crate::commands::expose;
+use crate::commands::create::rbac_rules::label_selector;
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
 
@@ -41,23 +42,35 @@ async fn selector(invocation: &mut Invocation) -> Outcome {
     let Some(last) = resources.pop() else {
         return Err(Failure::message("one selector is required"));
     };
-    let labels = if last.contains('=') || !resources.is_empty() {
-        expose::labels(&last).map_err(Failure::Message)?
+    let wanted = if last.contains('=') || !resources.is_empty() {
+        label_selector(&last).map_err(Failure::Message)?
     } else {
-        serde_json::Map::new()
+        json!({})
     };
+    let labels = wanted.get("matchLabels").cloned().unwrap_or_else(|| json!({}));
+    let expressions = list(&wanted, "matchExpressions");
     let version = invocation.flags.text("resource-version").to_owned();
     apply(invocation, resources, None, ("selector updated", ""), |info| {
         if info.mapping.kind != "Service" {
             return Err(vec![format!("setting a selector is only supported for Services")]);
         }
-        machinery::value::set(&mut info.object, "spec.selector", Value::Object(labels.clone()));
+        if !expressions.is_empty() {
+            let shown: Vec<String> = expressions.iter().map(shown).collect();
+            return Err(vec![format!("match expression [{}] not supported on this object", shown.join(" "))]);
+        }
+        machinery::value::set(&mut info.object, "spec.selector", labels.clone());
         if !version.is_empty() {
             machinery::value::set(&mut info.object, "metadata.resourceVersion", version.as_str());
         }
         Ok(())
     })
     .await
+}
+
+/// An expression of a selector as Go shows it.
+fn shown(expression: &Value) -> String {
+    let values: Vec<&str> = list(expression, "values").iter().filter_map(Value::as_str).collect();
+    format!("{{{} {} [{}]}}", text(expression, "key"), text(expression, "operator"), values.join(" "))
 }
 
 async fn service_account(invocation: &mut Invocation) -> Outcome {
@@ -71,4 +84,17 @@ async fn service_account(invocation: &mut Invocation) -> Outcome {
         Ok(())
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_are_shown_as_go_shows_them() {
+        for (query, expected) in [("a in (b,c)", "{a In [b c]}"), ("a", "{a Exists []}")] {
+            let selector = label_selector(query).expect(query);
+            assert_eq!(shown(&list(&selector, "matchExpressions")[0]), expected, "{query}");
+        }
+    }
 }
