@@ -3,7 +3,7 @@
 use machinery::codec::yaml;
 use serde_json::{Value, json};
 
-use super::super::create::{LAST_APPLIED, remember};
+use super::super::create::LAST_APPLIED;
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
@@ -72,6 +72,11 @@ async fn view(invocation: &mut Invocation) -> Outcome {
     Ok(())
 }
 
+/// The annotation of an object as its file has it: `apply` adds an empty map of annotations, this does not.
+fn as_it_is(object: &Value) -> String {
+    machinery::codec::json::html_safe(&object.to_string()) + "\n"
+}
+
 async fn set(invocation: &mut Invocation) -> Outcome {
     let writing = Writing::from_flags(&invocation.flags)?;
     let builder = Builder::from_flags(&invocation.session, &invocation.flags)?;
@@ -82,9 +87,7 @@ async fn set(invocation: &mut Invocation) -> Outcome {
     let mut report = Report::new(invocation, writing.dry_run, false)?;
     for mut info in found {
         let api = invocation.session.api()?;
-        remember(&mut info.object);
-        let wanted =
-            machinery::value::at(&info.object, "metadata.annotations").and_then(|all| all.get(LAST_APPLIED)).cloned();
+        let wanted = Some(Value::from(as_it_is(&info.object)));
         let current = api.get(&info.path()).await?;
         let known = machinery::value::at(&current, "metadata.annotations").and_then(|all| all.get(LAST_APPLIED));
         if known.is_none() && !invocation.flags.is("create-annotation") {
@@ -106,4 +109,15 @@ async fn set(invocation: &mut Invocation) -> Outcome {
         report.say(invocation, &info.object, "configured")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_added_to_what_the_file_has() {
+        let object = json!({"kind": "ConfigMap", "metadata": {"name": "<a>"}});
+        assert_eq!(as_it_is(&object), "{\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"\\u003ca\\u003e\"}}\n");
+    }
 }
