@@ -67,14 +67,28 @@ fn selector(object: &Value) -> Result<Map<String, Value>, String> {
         "Deployment" | "ReplicaSet" => "spec.selector.matchLabels",
         _ => return Err(format!("cannot expose a {kind}")),
     };
-    if !list(object, "spec.selector.matchExpressions").is_empty() {
-        return Err("couldn't convert expressions - to map-based selector format".to_owned());
+    let labels = at(object, path).and_then(Value::as_object).filter(|labels| !labels.is_empty());
+    let Some(labels) = labels else {
+        return Err(match kind {
+            "Pod" => "the pod has no labels and cannot be exposed".to_owned(),
+            "Service" => "the service has no pod selector set".to_owned(),
+            "ReplicaSet" => "invalid replicaSet: no selectors, therefore cannot be exposed".to_owned(),
+            _ => format!("invalid {}: no selectors, therefore cannot be exposed", kind.to_lowercase()),
+        });
+    };
+    let expressions = list(object, "spec.selector.matchExpressions");
+    if !expressions.is_empty() {
+        let shown: Vec<String> = expressions.iter().map(shown).collect();
+        return Err(format!("couldn't convert expressions - \"[{}]\" to map-based selector format", shown.join(" ")));
     }
-    match at(object, path).and_then(Value::as_object).filter(|labels| !labels.is_empty()) {
-        Some(labels) => Ok(labels.clone()),
-        None if kind == "Pod" => Err("the pod has no labels and cannot be exposed".to_owned()),
-        None => Err(format!("invalid {}: no selectors, therefore cannot be exposed", kind.to_lowercase())),
-    }
+    Ok(labels.clone())
+}
+
+/// An expression of a selector as Go shows it.
+fn shown(expression: &Value) -> String {
+    let values: Vec<&str> = list(expression, "values").iter().filter_map(Value::as_str).collect();
+    let (key, operator) = (text(expression, "key"), text(expression, "operator"));
+    format!("{{Key:{key} Operator:{operator} Values:[{}]}}", values.join(" "))
 }
 
 /// Ports that an object's containers, or a service, have: each with its protocol.
@@ -120,7 +134,8 @@ async fn expose(invocation: &mut Invocation, writing: &Writing, one: &Info, repo
     let mut object = service(invocation, one)?;
     overrides::apply(invocation, &mut object)?;
     record::note(invocation, &mut object);
-    if invocation.flags.is("save-config") {
+    // What is only shown is not remembered.
+    if invocation.flags.is("save-config") && writing.dry_run != DryRun::Client {
         remember(&mut object);
     }
     let mapping = files::local("v1", "Service").unwrap_or_default();

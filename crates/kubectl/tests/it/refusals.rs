@@ -24,6 +24,16 @@ metadata: {name: cm1}
 data: {k: v}
 ";
 
+const GONE: &str = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: g1}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: g2}
+";
+
 const OLD: &str = "{apiVersion: rbac.authorization.k8s.io/v1beta1, kind: ClusterRole, metadata: {name: r}, rules: []}";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -31,8 +41,24 @@ async fn what_upstream_refuses_is_refused_in_its_words() {
     let (cluster, shell) = Shell::with_cluster().await;
     std::fs::write(shell.home().join("old.yaml"), OLD).expect("a file");
     std::fs::write(shell.home().join("all.yaml"), OBJECTS).expect("a file");
+    std::fs::write(shell.home().join("gone.yaml"), GONE).expect("a file");
+    std::fs::write(shell.home().join("made.yaml"), GONE.replace("name: g", "generateName: g")).expect("a file");
     assert_eq!(shell.run("create -f all.yaml").await.code, 0);
     for (line, expected) in [
+        (
+            "label -f gone.yaml a=b",
+            "Error from server (NotFound): configmaps \"g1\" not found\nError from server (NotFound): configmaps \"g2\" not found",
+        ),
+        (
+            "apply -f all.yaml -l ==",
+            "error: the provided selector \"==\" is not valid: found '==', expected: !, identifier, or 'end of string'",
+        ),
+        ("create cm x --dry-run=", "error: Invalid dry-run value (). Must be \"none\", \"server\", or \"client\"."),
+        ("autoscale deploy web --max=3 --cpu=-5%", "error: invalid percentage value: -5"),
+        (
+            "edit cm/cm1 -o nope",
+            "error: unable to match a printer suitable for the output format \"nope\", allowed formats are: json,kyaml,yaml",
+        ),
         ("create --dry-run=x", "error: Invalid dry-run value (x). Must be \"none\", \"server\", or \"client\"."),
         (
             "apply --cascade=x",
@@ -62,6 +88,8 @@ async fn what_upstream_refuses_is_refused_in_its_words() {
         assert_eq!(shell.fail(line).await, format!("{expected}\n"), "{line}");
     }
     assert!(shell.ok("get cm cm1 -o name").await.starts_with("configmap/cm1"), "a refused delete deletes nothing");
+    let said = shell.run("diff -f made.yaml").await;
+    assert_eq!((said.code, said.err.as_str()), (2, "error: resource name may not be empty\n"));
     cluster.stop().await;
 }
 
@@ -86,6 +114,19 @@ async fn what_upstream_says_is_said() {
     assert_eq!(given.out, "[{\"name\":\"A\",\"value\":\"b\"}]");
     let token = shell.ok("create token default -o jsonpath={.metadata}").await;
     assert!(!token.contains("managedFields"), "{token}");
+    let token = shell.ok("create token default").await;
+    assert!(!token.ends_with('\n'), "what no terminal reads is the token alone");
+    assert_eq!(shell.ok("get cm cm1 -o NAME").await, "configmap/cm1\n");
+    assert!(shell.run("get --raw=").await.err.starts_with("You must specify the type of resource to get."));
+    assert_eq!(
+        shell.ok("create clusterrole x --verb=impersonate --resource=users --dry-run=client -o name").await,
+        "clusterrole.rbac.authorization.k8s.io/x\n"
+    );
+    let said = shell.run("replace -f all.yaml and more").await;
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "arguments mean nothing to it");
+    let described = shell.run("describe cm gone cm1").await;
+    assert!(described.out.starts_with("Name:") && !described.out.contains("Events:"), "{}", described.out);
+    assert_eq!(shell.run("proxy --accept-paths=[").await.code, 255);
     shell.ok("rollout restart deploy/web").await;
     let again = shell.run("rollout restart deploy/web").await;
     // The clock may have ticked between the two.

@@ -164,14 +164,19 @@ async fn rules(invocation: &mut Invocation) -> Outcome {
     };
     let mut rows: Vec<(String, [String; 4])> = Vec::new();
     for rule in list(&answer, "status.resourceRules") {
-        let (groups, names) = (words(rule, "apiGroups"), format!("[{}]", words(rule, "resourceNames").join(" ")));
+        let groups = words(rule, "apiGroups");
+        let names = each_name(&words(rule, "resourceNames"));
         let verbs = format!("[{}]", words(rule, "verbs").join(" "));
         for resource in words(rule, "resources") {
             for group in &groups {
                 let what = if group.is_empty() { resource.clone() } else { format!("{resource}.{group}") };
                 // Upstream sorts rules by how Go prints them.
                 let key = format!("Verbs:{verbs},APIGroups:[{group}],Resources:[{resource}],");
-                rows.push((key, [what, "[]".to_owned(), names.clone(), verbs.clone()]));
+                rows.extend(
+                    names
+                        .iter()
+                        .map(|name| (key.clone(), [what.clone(), "[]".to_owned(), name.clone(), verbs.clone()])),
+                );
             }
         }
     }
@@ -192,4 +197,20 @@ async fn rules(invocation: &mut Invocation) -> Outcome {
     table.extend(rows.iter().map(|(_, row)| row.join("\t") + "\n"));
     let text = Tabs::new().align(&table);
     invocation.print(&text)
+}
+
+/// A row for each name that a rule is about, or one for all.
+fn each_name(names: &[String]) -> Vec<String> {
+    if names.is_empty() { vec!["[]".to_owned()] } else { names.iter().map(|name| format!("[{name}]")).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::each_name;
+
+    #[test]
+    fn every_name_of_a_rule_has_a_row() {
+        assert_eq!(each_name(&["a".to_owned(), "b".to_owned()]), ["[a]", "[b]"]);
+        assert_eq!(each_name(&[]), ["[]"]);
+    }
 }

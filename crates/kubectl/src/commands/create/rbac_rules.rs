@@ -88,10 +88,19 @@ fn special<'a>(verbs: &'a [String], of: (&str, &str)) -> Option<&'a str> {
     verbs.iter().map(String::as_str).find(refused)
 }
 
+/// Whether one of the verbs knows this resource although no server serves it.
+fn known_to(verbs: &[String], of: (&str, &str)) -> bool {
+    SPECIAL.iter().any(|(special, known)| verbs.iter().any(|verb| verb == special) && known.contains(&of))
+}
+
 /// One rule for each group, with its resources as the server names them, and one for paths.
 pub async fn rules(invocation: &mut Invocation, asked: &Asked) -> Outcome<Vec<Value>> {
     for verb in &asked.verbs {
-        if verb != "*" && !KNOWN.contains(&verb.as_str()) && !MORE.contains(&verb.as_str()) && asked.urls.is_empty() {
+        if verb != "*"
+            && !KNOWN.contains(&verb.as_str())
+            && !MORE.contains(&verb.as_str())
+            && !asked.resources.is_empty()
+        {
             invocation.streams.error(&format!("Warning: '{verb}' is not a standard resource verb"));
         }
     }
@@ -116,6 +125,7 @@ pub async fn rules(invocation: &mut Invocation, asked: &Asked) -> Outcome<Vec<Va
                         "can not perform '{verb}' on '{resource}' in group '{group}'"
                     )));
                 }
+                None if mapping.is_err() && known_to(&asked.verbs, known) => (one.group.clone(), one.resource.clone()),
                 None => mapping.map(|mapping| (mapping.group, mapping.resource))?,
             }
         };
@@ -231,6 +241,19 @@ mod tests {
             })
         );
         assert!(label_selector("a b").is_err());
+    }
+
+    #[test]
+    fn verbs_know_resources_that_nobody_serves() {
+        for (verb, of, refused, known) in [
+            ("impersonate", ("", "users"), false, true),
+            ("impersonate", ("", "pods"), true, false),
+            ("get", ("", "users"), false, false),
+            ("bind", (RBAC, "roles"), false, true),
+        ] {
+            let verbs = [verb.to_owned()];
+            assert_eq!((special(&verbs, of).is_some(), known_to(&verbs, of)), (refused, known), "{verb} {of:?}");
+        }
     }
 
     #[test]

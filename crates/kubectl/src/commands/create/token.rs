@@ -93,7 +93,9 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         &Request { allowed: OBJECTS, typed: true },
     )?;
     match printer {
-        None => invocation.say(&token),
+        // What is not read by people is the token alone.
+        None if invocation.streams.terminal => invocation.say(&token),
+        None => invocation.print(&token),
         Some(mut printer) => {
             let mut answer = answer;
             if !invocation.flags.is("show-managed-fields") {

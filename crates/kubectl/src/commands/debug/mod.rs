@@ -116,7 +116,21 @@ fn custom(invocation: &Invocation) -> Outcome<Option<Value>> {
     let read = read.map_err(|error| {
         Failure::Message(format!("{file} does not contain a valid container spec: {}", error.message))
     })?;
-    Ok(Some(read.value).filter(Value::is_object))
+    container(file, read.value)
+}
+
+/// What a file has to hold: a container, or nothing.
+fn container(file: &str, value: Value) -> Outcome<Option<Value>> {
+    match value {
+        Value::Null => Ok(None),
+        Value::Object(_) => Ok(Some(value)),
+        other => {
+            let found = machinery::patch::json_type(&other);
+            Err(Failure::Message(format!(
+                "{file} does not contain a valid container spec: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go value of type v1.Container"
+            )))
+        }
+    }
 }
 
 fn validate(invocation: &mut Invocation, options: &Options) -> Outcome {
@@ -315,5 +329,23 @@ async fn attach(invocation: &mut Invocation, options: &Options, pod: &Value, con
             ));
             logs::show(invocation, &pod, container, "").await
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::container;
+
+    #[test]
+    fn a_custom_profile_is_a_container_or_nothing() {
+        let said = |value| container("f", value).map_err(|failure| failure.bare());
+        assert_eq!(said(json!({"env": []})), Ok(Some(json!({"env": []}))));
+        assert_eq!(said(json!(null)), Ok(None));
+        assert!(
+            said(json!("x"))
+                .is_err_and(|why| why.ends_with("cannot unmarshal string into Go value of type v1.Container"))
+        );
     }
 }

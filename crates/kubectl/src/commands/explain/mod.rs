@@ -49,10 +49,12 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         return Err(Failure::Message(format!("unrecognized format: {format}")));
     }
     let wanted = flags.text("api-version").to_owned();
+    path_of_fields(&word, !wanted.is_empty())?;
     let (first, _) = word.split_once('.').unwrap_or((&word, ""));
     let mapping = invocation.session.mapping(first).await.map_err(Failure::without_prefix)?;
-    // A group may follow the resource.
-    let rest = word.strip_prefix(&format!("{first}.{}", mapping.group)).filter(|_| !mapping.group.is_empty());
+    // A group may follow the resource, where that is written as the server names it.
+    let with_group = format!("{}.{}", mapping.resource, mapping.group);
+    let rest = word.strip_prefix(&with_group).filter(|_| !mapping.group.is_empty() && wanted.is_empty());
     let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with('.')).or_else(|| word.strip_prefix(first));
     let fields: Vec<String> =
         rest.unwrap_or_default().split('.').filter(|field| !field.is_empty()).map(str::to_owned).collect();
@@ -60,13 +62,10 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         mapping
     } else {
         let discovery = invocation.session.discovery().await?;
-        let found =
-            discovery.resources.iter().find(|one| one.api_version() == wanted && one.resource == mapping.resource);
-        found.cloned().ok_or_else(|| {
-            let wanted = if wanted.contains('/') { wanted.clone() } else { format!("/{wanted}") };
-            let what = format!("{wanted}, Resource={}", mapping.resource);
-            Failure::Message(format!("couldn't find resource for {}", go_quote(&what)))
-        })?
+        let of_version = |one: &&Mapping| one.api_version() == wanted;
+        let found = discovery.resources.iter().filter(of_version).find(|one| one.resource == mapping.resource);
+        let served = discovery.resources.iter().any(|one| of_version(&one));
+        found.cloned().ok_or_else(|| unknown(&wanted, &mapping.resource, served))?
     };
     let place = if mapping.group.is_empty() {
         format!("api/{}", mapping.version)
@@ -84,6 +83,30 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     }
 }
 
+/// Why a resource cannot be explained in this version, which the server may serve all the same.
+fn unknown(version: &str, resource: &str, served: bool) -> Failure {
+    let version = if version.contains('/') { version.to_owned() } else { format!("/{version}") };
+    let what = format!("{version}, Resource={resource}");
+    Failure::Message(if served {
+        format!("GVR ({what}) not found in OpenAPI schema")
+    } else {
+        format!("couldn't find resource for {}", go_quote(&what))
+    })
+}
+
+/// Refuses what is no path of names; upstream reads it as a JSONPath.
+fn path_of_fields(word: &str, of_version: bool) -> Outcome {
+    const FIRST: &str = "first node must be field node";
+    let odd = |why: &str| Err(Failure::Message(format!("invalid jsonpath syntax, {why}")));
+    match word {
+        "" => Err(Failure::message("a resource must be present, got: /, Resource=")),
+        _ if word.starts_with(['.', '[']) => odd(FIRST),
+        _ if word.contains('[') && of_version => odd("all nodes must be field nodes"),
+        _ if word.contains('[') => odd(FIRST),
+        _ => Ok(()),
+    }
+}
+
 /// The schema of a version of a group. The server says where it is; that address is another one when the schema changes.
 async fn document(session: &Session, place: &str, mapping: &Mapping) -> Outcome<Value> {
     let unread = |what: &str, failure: Failure| Failure::Message(format!("failed to fetch {what}: {}", failure.bare()));
@@ -93,4 +116,30 @@ async fn document(session: &Session, place: &str, mapping: &Mapping) -> Outcome<
         return Err(Failure::Message(format!("couldn't find resource for {}", go_quote(&what))));
     };
     session.kept(address).await.map_err(|failure| unread(&format!("openapi schema for {place}"), failure))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_path_of_fields_is_refused() {
+        for (word, of_version, expected) in [
+            ("pods.spec", false, ""),
+            ("", false, "a resource must be present, got: /, Resource="),
+            (".pods", true, "invalid jsonpath syntax, first node must be field node"),
+            ("pods.spec.containers[0]", false, "invalid jsonpath syntax, first node must be field node"),
+            ("pods.spec.containers[0]", true, "invalid jsonpath syntax, all nodes must be field nodes"),
+        ] {
+            let why = path_of_fields(word, of_version).err().map(|failure| failure.bare()).unwrap_or_default();
+            assert_eq!(why, expected, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_version_without_the_resource_is_another_mistake_than_none() {
+        let said = |served| unknown("v1", "deployments", served).bare();
+        assert_eq!(said(true), "GVR (/v1, Resource=deployments) not found in OpenAPI schema");
+        assert_eq!(said(false), "couldn't find resource for \"/v1, Resource=deployments\"");
+    }
 }

@@ -39,6 +39,7 @@ fn parse(word: &str) -> Result<Taint, String> {
     let odd = || format!("invalid taint spec: {word}");
     let (rest, effect) = match word.split_once(':') {
         None => (word, ""),
+        Some((_, "")) => return Err("invalid taint effect: , unsupported taint effect".to_owned()),
         Some((_, effect)) if effect.contains(':') => return Err(odd()),
         Some((rest, effect)) => (rest, effect),
     };
@@ -204,7 +205,7 @@ mod tests {
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let (add, remove) = parse_all(&words("a=b:NoSchedule c-")).expect("taints");
         assert_eq!((add[0].value.as_str(), remove[0].key.as_str()), ("b", "c"));
-        for odd in ["a", "a=b", "a=b:Foo", "a=b=c:NoSchedule", "a:b:c"] {
+        for odd in ["a", "a:", "a:-", "a=b", "a=b:Foo", "a=b=c:NoSchedule", "a:b:c"] {
             assert!(parse_all(&words(odd)).is_err(), "{odd}");
         }
         let before = [json!({"key": "c", "effect": "NoExecute"})];

@@ -68,7 +68,11 @@ fn filter(invocation: &mut Invocation) -> Outcome<Option<Filter>> {
             "Request filter has been relaxed, your proxy may be vulnerable to attacks, please be cautious",
         );
     }
-    made.map(Some).map_err(|error| Failure::Message(format!("Error compiling re: {error}")))
+    made.map(Some).map_err(|error| {
+        // Upstream's log ends the program here.
+        invocation.streams.log('F', "proxy_server.go:83", &format!("Error compiling re: {error}"));
+        Failure::Exit(255)
+    })
 }
 
 async fn run(invocation: &mut Invocation) -> Outcome {

@@ -223,13 +223,22 @@ fn pod(invocation: &Invocation, name: &str) -> Result<Value, String> {
         given => Value::Object(expose::labels(given)?),
     };
     let mut metadata = json!({"name": name, "labels": labels});
-    for annotation in flags.list("annotations") {
-        let (key, value) =
-            annotation.split_once('=').ok_or_else(|| format!("unexpected annotation spec: {annotation}"))?;
+    for (key, value) in annotations(&flags.list("annotations"))? {
         metadata["annotations"][key] = value.into();
     }
     let spec = json!({"containers": [container], "restartPolicy": flags.text("restart"), "dnsPolicy": "ClusterFirst"});
     Ok(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {}}))
+}
+
+/// Pairs of `--annotations`; all that are none are named.
+fn annotations(given: &[String]) -> Result<Vec<(&str, &str)>, String> {
+    let pair = |one: &&String| !one.starts_with('=') && one.contains('=');
+    let odd: Vec<&str> = given.iter().filter(|one| !pair(one)).map(String::as_str).collect();
+    if odd.is_empty() {
+        Ok(given.iter().filter_map(|one| one.split_once('=')).collect())
+    } else {
+        Err(format!("invalid annotations format: {}", odd.join(", ")))
+    }
 }
 
 #[cfg(test)]
