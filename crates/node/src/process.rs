@@ -108,13 +108,18 @@ fn was_killed(status: &str) -> bool {
     status.lines().filter_map(pending).any(|signals| signals & KILLED != 0)
 }
 
-/// Whether a process is on its way out or a zombie, by what the kernel says in `stat`: field 3 is the state, field 9 the flags.
+/// Whether a process is on its way out or a zombie, by what the kernel says in `stat`: field 3 is the state, field 9 the flags, field 52 what it will have
+/// ended of. The last one is known from the moment of a kill on; a thread that has taken the signal and is interrupted before it gets to its end has neither
+/// the signal nor the flag.
 fn is_exiting(stat: &str) -> bool {
     const PF_EXITING: u64 = 0x4;
+    const SIGNAL: u64 = 0x7f;
     let mut fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace()).into_iter().flatten();
     let state = fields.next();
-    let flags: u64 = fields.nth(5).and_then(|flags| flags.parse().ok()).unwrap_or_default();
-    matches!(state, Some("Z" | "X")) || flags & PF_EXITING != 0
+    let mut number =
+        |skipped: usize| fields.nth(skipped).and_then(|field| field.parse::<u64>().ok()).unwrap_or_default();
+    let (flags, end) = (number(5), number(42));
+    matches!(state, Some("Z" | "X")) || flags & PF_EXITING != 0 || end & SIGNAL == libc::SIGKILL as u64
 }
 
 /// When a process started, in clock ticks since boot: field 22 of its stat line.
@@ -214,10 +219,20 @@ mod tests {
             "only asked to end"
         );
         assert!(was_killed(&status("0000000000000100", none)) && was_killed(&status(none, "0000000000004100")));
-        let stat = |state: &str, flags: u64| format!("7 (a) b) {state} 1 7 7 0 -1 {flags} 0 0");
-        assert!(
-            !is_exiting(&stat("S", 0x0040_0000)) && is_exiting(&stat("R", 0x0040_0004)) && is_exiting(&stat("Z", 0))
-        );
+        let stat = |state: &str, flags: u64, end: u64| {
+            format!("7 (a) b) {state} 1 7 7 0 -1 {flags} {} {end}", ["0"; 42].join(" "))
+        };
+        for (state, flags, end, exits) in [
+            ("S", 0x0040_0000, 0, false),
+            ("R", 0x0040_0004, 0, true),
+            ("Z", 0, 0, true),
+            ("R", 0x0040_0000, 9, true),
+            // Stopped: it may go on.
+            ("T", 0x0040_0000, 19, false),
+        ] {
+            assert_eq!(is_exiting(&stat(state, flags, end)), exits, "{state} {flags:x} {end}");
+        }
+        assert!(!is_exiting("7 (a) S 1 7 7 0 -1 0 0 0"), "a kernel that says less");
     }
 
     #[tokio::test]
