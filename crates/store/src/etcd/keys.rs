@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::mark;
 use super::proto::KeyValue;
 use crate::Record;
 
@@ -47,7 +48,7 @@ impl Keys {
 
     pub(super) fn record(&self, kv: KeyValue) -> Option<Record> {
         let key = self.ours(kv.key)?.into();
-        Some(Record { key, value: kv.value.into(), revision: kv.mod_revision as u64 })
+        Some(Record { key, value: mark::without(kv.value), revision: kv.mod_revision as u64 })
     }
 }
 

@@ -1,5 +1,5 @@
 //! The etcd engine: any real etcd 3.4 or later, over gRPC. Keys are laid out as given, values are what upstream stores
-//! there, so a cluster can move to and from it.
+//! there (and blanks, see `mark`), so a cluster can move to and from it.
 //!
 //! Every API server that shares the etcd sees the same revisions. What this module adds to etcd's own promises: other
 //! members are tried when one fails or falls silent, nothing waits longer than a few seconds, watches outlive connections, keys that
@@ -9,6 +9,7 @@ mod client;
 mod compact;
 mod keys;
 mod lease;
+mod mark;
 mod members;
 mod proto;
 mod survey;
@@ -24,6 +25,7 @@ use tonic::Status;
 use self::client::{Client, Repeat, is_compacted, is_future, transient};
 use self::keys::Keys;
 use self::lease::Leases;
+use self::mark::Mark;
 use self::proto::{
     CompactionRequest, CompactionResponse, Compare, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse,
     Request, RequestOp, ResponseOp, TxnRequest, TxnResponse,
@@ -160,18 +162,22 @@ impl Etcd {
         }
         let failed = |status: Status| client::error(&status);
         let repeatable = matches!((&txn.expect, &txn.op), (Expect::At(_), Op::Put { .. }));
+        let mark = match &txn.op {
+            Op::Put { value, .. } if repeatable => Mark::draw(value),
+            _ => None,
+        };
         let (begun, mut fresh, mut lost) = (Instant::now(), false, None);
         loop {
             let lease = match txn.op {
                 Op::Put { ttl: Some(ttl), .. } => self.leases.get(&self.client, ttl).await.map_err(failed)?,
                 _ => 0,
             };
-            let request = request(&self.client.keys, txn, fence, lease);
+            let request = request(&self.client.keys, txn, mark, fence, lease);
             match self.client.call::<_, TxnResponse>(TXN, request, Repeat::IfUnsent).await {
                 Ok(answer) => {
                     self.client.saw(answer.header.as_ref());
                     let Some(status) = lost else { return Ok(answer) };
-                    return settled(txn, answer).ok_or_else(|| failed(status));
+                    return settled(txn, mark, answer).ok_or_else(|| failed(status));
                 }
                 // It may have expired, or etcd may have been restored from before it was granted; nothing was written.
                 Err(status) if lease != 0 && !fresh && status.message().contains("requested lease not found") => {
@@ -339,14 +345,17 @@ impl Store for Etcd {
 }
 
 /// A compare-and-swap: the write if the key, and the one of the fence, are as expected; otherwise a read of what they are instead.
-fn request(keys: &Keys, txn: &Txn, fence: Option<&Fence>, lease: i64) -> TxnRequest {
+fn request(keys: &Keys, txn: &Txn, mark: Option<Mark>, fence: Option<&Fence>, lease: i64) -> TxnRequest {
     let key = keys.theirs(&txn.key).as_bytes().to_vec();
     let expected = match txn.expect {
         Expect::Absent => 0,
         Expect::At(revision) => revision as i64,
     };
     let write = match &txn.op {
-        Op::Put { value, .. } => Request::Put(PutRequest { key: key.clone(), value: value.clone(), lease }),
+        Op::Put { value, .. } => {
+            let value = mark.map_or_else(|| value.clone(), |mark| mark.on(value));
+            Request::Put(PutRequest { key: key.clone(), value, lease })
+        }
         Op::Delete => Request::DeleteRange(DeleteRangeRequest { key: key.clone() }),
     };
     let judged = fence.map(|fence| (keys.theirs(&fence.key).as_bytes().to_vec(), fence.revision as i64));
@@ -362,13 +371,19 @@ fn request(keys: &Keys, txn: &Txn, fence: Option<&Fence>, lease: i64) -> TxnRequ
 
 /// What became of a write that was sent twice, by the answer to the second attempt; nothing if that cannot be known.
 ///
-/// A key that holds what was to be written does not say who wrote it: two servers that count the same thing from the same revision write the same bytes, and
-/// only one of them may believe that it did.
-fn settled(txn: &Txn, answer: TxnResponse) -> Option<TxnResponse> {
+/// A key that holds what was to be written does not say who wrote it, its mark does.
+fn settled(txn: &Txn, mark: Option<Mark>, answer: TxnResponse) -> Option<TxnResponse> {
     if answer.succeeded {
         return Some(answer);
     }
     let found = answer.responses.first()?.range.as_ref()?.kvs.first()?;
+    if let (Op::Put { value, .. }, Some(mark)) = (&txn.op, mark)
+        && mark.is_on(value, &found.value)
+    {
+        // The first attempt did it.
+        let header = proto::ResponseHeader { revision: found.mod_revision, ..answer.header? };
+        return Some(TxnResponse { header: Some(header), succeeded: true, responses: Vec::new() });
+    }
     // The key is untouched, and will be: the fence that has fallen stands in the way of the first attempt, too.
     matches!(txn.expect, Expect::At(expected) if found.mod_revision == expected as i64).then_some(answer)
 }
@@ -425,6 +440,8 @@ fn end_of(prefix: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     #[test]
@@ -440,25 +457,30 @@ mod tests {
         let put = Txn {
             key: "/registry/k".into(),
             expect: Expect::At(4),
-            op: Op::Put { value: "mine".into(), ttl: None },
+            op: Op::Put { value: "{\"by\":\"me\"}".into(), ttl: None },
             write: None,
             note: Default::default(),
         };
-        let answer = |revision, value: &str| {
-            let kv = proto::KeyValue { mod_revision: revision, value: value.into(), ..Default::default() };
+        let Op::Put { value, .. } = &put.op else { unreachable!("it is a put") };
+        let mark = Mark::draw(value);
+        let (marked, theirs) = (mark.expect("a document").on(value), Bytes::from("{\"by\":\"them\"}"));
+        let answer = |revision, value: &Bytes| {
+            let kv = proto::KeyValue { mod_revision: revision, value: value.to_vec(), ..Default::default() };
             let range = RangeResponse { kvs: vec![kv], ..Default::default() };
             let header = Some(proto::ResponseHeader { revision: 9, raft_term: 2 });
             TxnResponse { header, succeeded: false, responses: vec![ResponseOp { range: Some(range) }] }
         };
-        let became = |answer| settled(&put, answer).map(|answer| (answer.succeeded, header(answer.header.as_ref())));
-        let done = TxnResponse { succeeded: true, responses: Vec::new(), ..answer(0, "") };
+        let became =
+            |answer| settled(&put, mark, answer).map(|answer| (answer.succeeded, header(answer.header.as_ref())));
+        let done = TxnResponse { succeeded: true, responses: Vec::new(), ..answer(0, &theirs) };
         assert_eq!(became(done), Some((true, 9)), "the second attempt did it, so the first never will");
-        assert_eq!(became(answer(7, "theirs")), None, "it may have been written over");
-        assert_eq!(became(answer(7, "mine")), None, "somebody else may have written the same");
-        assert_eq!(became(answer(4, "before")), Some((false, 9)), "the fence fell before it");
-        assert_eq!(became(answer(4, "mine")), Some((false, 9)), "what was there was to be written again");
+        assert_eq!(became(answer(7, &marked)), Some((true, 7)), "the first attempt did it");
+        assert_eq!(became(answer(7, &theirs)), None, "it may have been written over");
+        assert_eq!(became(answer(7, value)), None, "somebody else may have written the same");
+        assert_eq!(became(answer(4, &theirs)), Some((false, 9)), "the fence fell before it");
+        assert_eq!(became(answer(4, value)), Some((false, 9)), "what was there was to be written again");
         let gone =
-            TxnResponse { responses: vec![ResponseOp { range: Some(RangeResponse::default()) }], ..answer(0, "") };
+            TxnResponse { responses: vec![ResponseOp { range: Some(RangeResponse::default()) }], ..answer(0, &theirs) };
         assert_eq!(became(gone), None, "it may have been deleted afterwards");
     }
 
@@ -467,7 +489,7 @@ mod tests {
         use prost::Message;
         let txn =
             Txn { key: "k".into(), expect: Expect::Absent, op: Op::Delete, write: None, note: Default::default() };
-        let compare = request(&Keys::default(), &txn, None, 0).compare.remove(0);
+        let compare = request(&Keys::default(), &txn, None, None, 0).compare.remove(0);
         // Key, then the target, then tag 6 with its value: a oneof member is sent even when it is 0.
         assert_eq!(compare.encode_to_vec(), [0x10, 2, 0x1a, 1, b'k', 0x30, 0]);
     }

@@ -9,13 +9,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::time::Instant;
 use tonic::Status;
 
 use super::client::{self, Client, LATE, Repeat, Watching, is_compacted, transient};
 use super::keys::Keys;
+use super::mark;
 use super::proto::{self, ProgressRequest, RangeRequest, RangeResponse, WatchCreateRequest, WatchRequest};
 use super::{RANGE, end_of, start_of};
 use crate::{Error, Event, Record, Revision, Watch};
@@ -205,10 +205,10 @@ impl Received {
         let lacks_previous = event.prev_kv.is_none() && (deleted || kv.create_revision != kv.mod_revision);
         let revision = kv.mod_revision as u64;
         let key: Arc<str> = keys.ours(kv.key)?.into();
-        let value = (!deleted).then(|| Bytes::from(kv.value));
+        let value = (!deleted).then(|| mark::without(kv.value));
         let previous = event.prev_kv.map(|previous| Record {
             key: Arc::clone(&key),
-            value: previous.value.into(),
+            value: mark::without(previous.value),
             revision: previous.mod_revision as u64,
         });
         Some(Self { event: Event { key, revision, value, previous, write: None }, lacks_previous })
