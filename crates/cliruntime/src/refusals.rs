@@ -111,7 +111,8 @@ pub fn failure(host: &str, error: client::Error) -> Failure {
 
 /// The words that people search for when a certificate is not believed.
 fn certificate(text: &str) -> String {
-    let why = if text.contains("UnknownIssuer") {
+    // An authority of the same name that did not sign it is another one: the cluster was made anew, most likely.
+    let why = if text.contains("UnknownIssuer") || text.contains("BadSignature") {
         "certificate signed by unknown authority"
     } else if let Some(when) = validity(text) {
         return format!(
@@ -184,6 +185,16 @@ mod tests {
             certificate(text),
             "tls: failed to verify certificate: x509: certificate is valid for a, b.c, not wrong.example"
         );
+    }
+
+    #[test]
+    fn certificates_of_another_authority_are_told_in_gos_words() {
+        for seen in ["UnknownIssuer", "BadSignature"] {
+            assert_eq!(
+                certificate(&format!("invalid peer certificate: {seen}")),
+                "tls: failed to verify certificate: x509: certificate signed by unknown authority"
+            );
+        }
     }
 
     #[test]
