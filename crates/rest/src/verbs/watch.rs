@@ -141,7 +141,8 @@ struct Shown {
 
 impl Shown {
     async fn show(&self, objects: Vec<Arc<Object>>) -> Result<Vec<Arc<Object>>, ApiError> {
-        self.form.show_all(objects, self.resource.cache.len()).await
+        // On the heap: every watch, of other kinds too, would have room for a conversion in it all its life.
+        Box::pin(self.form.show_all(objects, self.resource.cache.len())).await
     }
 
     /// What a change is for a watcher of this version.
