@@ -32,8 +32,9 @@ async fn until(server: SocketAddr, name: &str, want: &str) {
 async fn names_follow_their_objects() {
     let cluster = Cluster::start().await;
     let api = cluster.in_process();
-    // A port of our own: taken and given back, for the server binds it itself.
-    let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // An address of our own: a port that was taken and given back may be somebody else's by now.
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let server = SocketAddr::from(([127, 53, high, low], 5353));
     let shutdown = CancellationToken::new();
     let (stop, client) = (shutdown.clone(), cluster.in_process());
     let running =
