@@ -9,7 +9,7 @@ use futures::StreamExt;
 use store::{Error, Event, Expect, Fence, Fenced, Op, Outcome, Page, Range, Record, Revision, Store, Txn, Watch};
 
 /// Long enough for a busy machine; nothing waits this long unless it fails.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(120);
 
 pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(DEADLINE, future).await {
