@@ -1,17 +1,16 @@
 //! Doing what scheduling decided: binding, evicting, patching, recording; many at once, and reporting how it went.
 
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
 use informer::Clock;
-use rustc_hash::FxHasher;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use crate::framework::api::{Api, ApiFailure, PodEvent};
 use crate::live::inbox::{Inbox, Message};
+use crate::live::statuses::Statuses;
 use crate::metrics::{Metrics, Status};
 use crate::model::pod::PodInfo;
 use crate::queue::Nomination;
@@ -20,10 +19,6 @@ use crate::scheduling::{BindJob, Effect, PreemptJob};
 
 /// Bindings under way at the same time.
 const MAX_BINDINGS: usize = 512;
-/// Status patches go through lanes, one at a time in each, so that those of one pod keep their order.
-const LANES: usize = 16;
-/// Patches waiting in a lane.
-const LANE_CAPACITY: usize = 1024;
 
 pub struct Doer {
     api: Arc<dyn Api>,
@@ -31,28 +26,14 @@ pub struct Doer {
     bindings: Arc<Semaphore>,
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
-    lanes: Vec<mpsc::Sender<(Arc<PodInfo>, serde_json::Value)>>,
+    statuses: Statuses,
 }
 
 impl Doer {
     /// Reports to this inbox. Must be made within a runtime.
     pub fn new(api: Arc<dyn Api>, inbox: Arc<Inbox>, metrics: Arc<Metrics>, clock: Arc<dyn Clock>) -> Self {
-        let lane = || {
-            let (sender, mut receiver) = mpsc::channel::<(Arc<PodInfo>, serde_json::Value)>(LANE_CAPACITY);
-            let api = api.clone();
-            tokio::spawn(async move {
-                while let Some((pod, patch)) = receiver.recv().await {
-                    if let Err(error) = api.patch_pod_status(&pod, patch).await
-                        && !error.is_not_found()
-                    {
-                        tracing::warn!(pod = pod.name(), %error, "cannot update the status of a pod");
-                    }
-                }
-            });
-            sender
-        };
-        let lanes = (0..LANES).map(|_| lane()).collect();
-        Self { api, inbox, bindings: Arc::new(Semaphore::new(MAX_BINDINGS)), metrics, clock, lanes }
+        let statuses = Statuses::new(&api);
+        Self { api, inbox, bindings: Arc::new(Semaphore::new(MAX_BINDINGS)), metrics, clock, statuses }
     }
 
     /// Does effects as they come until there are no more.
@@ -66,8 +47,14 @@ impl Doer {
                     let Ok(permit) = self.bindings.clone().acquire_owned().await else { return };
                     let (api, inbox) = (self.api.clone(), self.inbox.clone());
                     let (metrics, clock) = (self.metrics.clone(), self.clock.clone());
+                    let withdrawn = self.statuses.withdraw(job.pod.uid());
                     under_way.spawn(async move {
                         metrics.binding(1);
+                        if let Some(patch) = withdrawn.nomination().await
+                            && job.works.len() > 1
+                        {
+                            announce(&*api, &job.pod, patch).await;
+                        }
                         bind(api, &inbox, job, &metrics, &*clock).await;
                         metrics.binding(-1);
                         drop(permit);
@@ -83,17 +70,17 @@ impl Doer {
                         inbox.push(Message::Preempted(job.preemptor, failed));
                     });
                 }
-                Effect::PatchStatus { pod, patch } => {
-                    let mut hasher = FxHasher::default();
-                    pod.uid().hash(&mut hasher);
-                    let lane = hasher.finish() as usize % LANES;
-                    if self.lanes[lane].send((pod, patch)).await.is_err() {
-                        return;
-                    }
-                }
+                Effect::PatchStatus { pod, patch } => self.statuses.patch(pod, patch),
                 Effect::Record(event) => self.api.record(event),
             }
         }
+    }
+}
+
+/// Tells others which node is kept for a pod: what is to be done before it is bound takes its time.
+async fn announce(api: &dyn Api, pod: &PodInfo, nomination: serde_json::Value) {
+    if let Err(error) = api.patch_pod_status(pod, nomination).await {
+        tracing::warn!(pod = pod.name(), %error, "cannot update the status of a pod");
     }
 }
 

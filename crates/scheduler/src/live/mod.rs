@@ -8,6 +8,7 @@ pub mod effects;
 mod http_extender;
 pub mod inbox;
 mod source;
+mod statuses;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
