@@ -328,8 +328,14 @@ pub struct Type {
     /// Whether the type is a protobuf message.
     pub message: bool,
     fields: Box<[Field]>,
+    /// How the name of each of `fields` begins, as a number: every write of an object looks up hundreds of names, and most of
+    /// them differ in their first eight bytes.
+    beginnings: Box<[u64]>,
     /// Positions in `fields`, in the order in which OpenAPI lists them as required.
     required: Box<[u16]>,
+    /// Positions of fields with a default, and of those that are written even when they are zero.
+    defaulted: Box<[u16]>,
+    always: Box<[u16]>,
     slots: Box<[(u32, Slot)]>,
 }
 
@@ -339,8 +345,11 @@ impl Type {
     pub fn new(name: impl Into<Str>, mut fields: Vec<Field>) -> Type {
         fields.sort_by(|a, b| a.name.cmp(&b.name));
         fields.dedup_by(|a, b| a.name == b.name);
-        let required = positions(&fields, |field| field.required);
         Type {
+            beginnings: fields.iter().map(|field| beginning(&field.name)).collect(),
+            required: positions(&fields, |field| field.required),
+            defaulted: positions(&fields, |field| field.default.is_some()),
+            always: positions(&fields, |field| field.always),
             name: name.into(),
             shape: Shape::Object,
             preserve_unknown: false,
@@ -350,7 +359,6 @@ impl Type {
             published: true,
             message: false,
             fields: fields.into(),
-            required,
             slots: Box::default(),
         }
     }
@@ -388,7 +396,21 @@ impl Type {
 
     /// The position of the field of this JSON name in [`Type::fields`].
     pub fn position(&self, name: &str) -> Option<usize> {
-        self.fields.binary_search_by(|field| (*field.name).cmp(name)).ok()
+        let sought = beginning(name);
+        let first = self.beginnings.partition_point(|beginning| *beginning < sought);
+        let alike = self.beginnings[first..].iter().take_while(|beginning| **beginning == sought).count();
+        let at = self.fields[first..first + alike].iter().position(|field| *field.name == *name)?;
+        Some(first + at)
+    }
+
+    /// The fields that have a default.
+    pub fn defaulted(&self) -> impl Iterator<Item = &Field> {
+        self.defaulted.iter().map(|&at| &self.fields[at as usize])
+    }
+
+    /// The fields that are written even when they are zero.
+    pub fn always(&self) -> impl Iterator<Item = &Field> {
+        self.always.iter().map(|&at| &self.fields[at as usize])
     }
 
     /// The required fields, in upstream's order.
@@ -418,6 +440,14 @@ impl Type {
             Slot::Inlined(id) => Member::Inlined(id),
         }
     }
+}
+
+/// The first eight bytes of a name; names sort as these numbers do, as far as they differ.
+fn beginning(name: &str) -> u64 {
+    let mut bytes = [0; 8];
+    let length = name.len().min(8);
+    bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
+    u64::from_be_bytes(bytes)
 }
 
 fn positions(fields: &[Field], keep: impl Fn(&Field) -> bool) -> Box<[u16]> {

@@ -2,6 +2,7 @@
 //!
 //! Most versions of a kind differ in nothing but `apiVersion`; the few that differ in more have a `convert.rs` in their folder.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use facts::Resource as Facts;
@@ -40,7 +41,7 @@ pub fn event(storage: &Facts, to: &Facts, event: WatchEvent, fields: &FieldPaths
 
 /// An object of one version in another version of the same kind.
 pub fn between(from: &Facts, to: &Facts, mut object: Value) -> Value {
-    if (&from.group, &from.version) == (&to.group, &to.version) {
+    if is_same(from, to) {
         return object;
     }
     let (was, will) = (from.api_version(), to.api_version());
@@ -53,4 +54,16 @@ pub fn between(from: &Facts, to: &Facts, mut object: Value) -> Value {
         machinery::schema::complete(&mut object, of.def());
     }
     object
+}
+
+/// As [`between`], without a copy where the versions are the same.
+pub fn seen<'a>(from: &Facts, to: &Facts, object: &'a Value) -> Cow<'a, Value> {
+    match is_same(from, to) {
+        true => Cow::Borrowed(object),
+        false => Cow::Owned(between(from, to, object.clone())),
+    }
+}
+
+fn is_same(from: &Facts, to: &Facts) -> bool {
+    (&from.group, &from.version) == (&to.group, &to.version)
 }

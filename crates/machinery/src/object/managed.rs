@@ -76,10 +76,10 @@ fn string_end(json: &[u8], at: usize) -> Option<usize> {
     }
     let mut at = at + 1;
     loop {
-        match json.get(at)? {
+        at += memchr::memchr2(b'"', b'\\', json.get(at..)?)?;
+        match json[at] {
             b'"' => return Some(at + 1),
-            b'\\' => at += 2,
-            _ => at += 1,
+            _ => at += 2,
         }
     }
 }

@@ -15,7 +15,7 @@ pub fn default(value: &mut Value, of: &Type) {
 }
 
 fn default_object(fields: &mut Object, of: &Type) {
-    for field in of.fields() {
+    for field in of.defaulted() {
         if let Some(text) = field.default.as_deref().filter(|text| !is_zero(field, text)) {
             let absent = match fields.get(&*field.name) {
                 None => true,
@@ -28,7 +28,9 @@ fn default_object(fields: &mut Object, of: &Type) {
         }
     }
     for (key, value) in fields.iter_mut() {
-        if let Some(field) = of.field(key) {
+        if matches!(value, Value::Object(_) | Value::Array(_))
+            && let Some(field) = of.field(key)
+        {
             default_value(value, &field.schema);
         }
     }
@@ -65,7 +67,7 @@ pub fn complete(value: &mut Value, of: &Type) {
 }
 
 fn complete_object(fields: &mut Object, of: &Type) {
-    for field in of.fields().iter().filter(|field| field.always) {
+    for field in of.always() {
         if !fields.contains_key(&*field.name) {
             let pointer = field.proto.is_some_and(|proto| proto.pointer);
             let value = if pointer { Value::Null } else { zero(&field.schema) };

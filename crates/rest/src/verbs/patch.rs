@@ -1,5 +1,7 @@
 //! Patch: JSON patch, merge patch, strategic merge patch, and server-side apply.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use facts::Type;
 use gates::body::{media_type, read_bytes};
@@ -178,12 +180,12 @@ impl Patch {
 
     /// What a patch makes of an object must be of its kind. A strategic merge patch is read as the kind that it patches,
     /// whatever it says itself; an applied configuration was checked before it was merged.
-    pub(super) fn check_kind(
+    pub(super) fn check_kind<'o>(
         &self,
         new: &mut Value,
         (group, version, kind): (&str, &str, &str),
         of: Option<&Type>,
-        object: impl Fn() -> Value,
+        object: impl Fn() -> Cow<'o, Value>,
     ) -> Result<(), ApiError> {
         match &self.form {
             Form::Strategic(_) => {
@@ -222,7 +224,7 @@ impl Patch {
     }
 
     /// The answer when what the patch makes of an object is none of its kind.
-    pub(super) fn unfit(&self, object: impl FnOnce() -> Value, of: Option<&Type>, why: &str) -> ApiError {
+    pub(super) fn unfit<'o>(&self, object: impl FnOnce() -> Cow<'o, Value>, of: Option<&Type>, why: &str) -> ApiError {
         let text = match &self.form {
             Form::Strategic(patch) => {
                 let of = of.expect("only kinds with a schema read strategic merge patches");
@@ -242,11 +244,11 @@ impl Patch {
     }
 
     /// What a patched custom resource says of itself, for which nothing but its validation holds it to account.
-    fn type_meta(
+    fn type_meta<'o>(
         &self,
         new: &mut Value,
         facts: &facts::Resource,
-        object: impl Fn() -> Value,
+        object: impl Fn() -> Cow<'o, Value>,
     ) -> Result<TypeMeta, ApiError> {
         if let Some(why) = unreadable_kind(new) {
             return Err(self.unfit(object, None, &why));
@@ -287,7 +289,7 @@ impl Api {
         let (from, to) = (&call.resource.storage, &call.served.facts);
         let changed = self
             .replace(call, part, &options, |old, _| {
-                let versioned = || convert::between(from, to, old.clone());
+                let versioned = || convert::seen(from, to, old);
                 let (mut new, applied, claimed) = self.patched(call, &patch, versioned, &options)?;
                 self.check_namespace(call, &mut new)?;
                 self.check_name(call, &new)?;
@@ -305,7 +307,7 @@ impl Api {
                 }
                 let new = self.apply(call, None, configuration, &options, *force)?.object;
                 let new = self.stored_form(call, new, Text::applied(), &options, patch.conform());
-                let new = new.map_err(|why| patch.unfit(|| Value::Null, None, &why))?;
+                let new = new.map_err(|why| patch.unfit(|| Cow::Owned(Value::Null), None, &why))?;
                 patch.check_configuration(&options, &call.exchange.notes)?;
                 self.check_name(call, &new)?;
                 (StatusCode::CREATED, self.create_object(call, new, &options, true).await?)
@@ -316,11 +318,11 @@ impl Api {
     }
 
     /// What a patch makes of an object, in storage form, whether the record of field owners is kept already, and what is still to be judged of it.
-    fn patched(
+    fn patched<'a>(
         &self,
         call: &Call<'_>,
         patch: &Patch,
-        versioned: impl Fn() -> Value,
+        versioned: impl Fn() -> Cow<'a, Value>,
         options: &WriteOptions,
     ) -> Result<(Value, bool, Option<TypeMeta>), ApiError> {
         let (facts, of) = (&call.served.facts, call.served.facts.ty.map(|ty| ty.def()));
@@ -331,7 +333,7 @@ impl Api {
                 let applied = self.apply(call, Some(&versioned()), configuration, options, *force)?;
                 (applied.object, Vec::new())
             }
-            _ => patch.patched(versioned(), of, options.field_validation)?,
+            _ => patch.patched(versioned().into_owned(), of, options.field_validation)?,
         };
         let claimed = match call.resource.form.is_some() && !applied {
             true => Some(patch.type_meta(&mut new, facts, &versioned)?),

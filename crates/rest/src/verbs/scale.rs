@@ -3,6 +3,8 @@
 //! A write happens to the `Scale`, with a record of owners of its own, and is then carried over to the object: its replicas,
 //! and who owns them.
 
+use std::borrow::Cow;
+
 use facts::Type;
 use http::StatusCode;
 use machinery::apply::{FieldManager, Filter, OneVersion, Scale};
@@ -99,12 +101,12 @@ impl Api {
         match change {
             Change::Replace { .. } => check_kind(&mut scale, "autoscaling", "v1", "Scale")?,
             Change::Patch(patch) => {
-                let unfit = |why: String| patch.unfit(|| live.clone(), Some(of), &why);
+                let unfit = |why: String| patch.unfit(|| Cow::Borrowed(&live), Some(of), &why);
                 if let Some(unknown) = patch.versionless(&scale) {
                     strictness(text.problems(unknown, of), options, &call.exchange.notes).map_err(unfit)?;
                     return Err(nameless(call));
                 }
-                patch.check_kind(&mut scale, ("autoscaling", "v1", "Scale"), Some(of), || live.clone())?;
+                patch.check_kind(&mut scale, ("autoscaling", "v1", "Scale"), Some(of), || Cow::Borrowed(&live))?;
             }
         }
         let conform = match change {
@@ -115,7 +117,7 @@ impl Api {
             .and_then(|unknown| strictness(text.problems(unknown, of), options, &call.exchange.notes))
             .map_err(|why| match change {
                 Change::Replace { .. } => machinery::codec::cannot_be_handled("Scale", "v1", "Scale", &why),
-                Change::Patch(patch) => patch.unfit(|| live.clone(), Some(of), &why),
+                Change::Patch(patch) => patch.unfit(|| Cow::Borrowed(&live), Some(of), &why),
             })?;
         self.check_namespace(call, &mut scale)?;
         self.check_name(call, &scale)?;

@@ -210,11 +210,13 @@ fn drop_of_container(container: &mut Value) {
         value::remove(container, "lifecycle");
     }
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        value::remove(container, &format!("{probe}.httpGet.protocol"));
-        value::remove(container, &format!("{probe}.grpc.mode"));
+        let Some(probe) = container.get_mut(probe) else { continue };
+        value::remove(probe, "httpGet.protocol");
+        value::remove(probe, "grpc.mode");
     }
-    for hook in ["postStart", "preStop"] {
-        value::remove(container, &format!("lifecycle.{hook}.httpGet.protocol"));
+    if let Some(hooks) = container.get_mut("lifecycle") {
+        value::remove(hooks, "postStart.httpGet.protocol");
+        value::remove(hooks, "preStop.httpGet.protocol");
     }
     for mount in value::list_mut(container, "volumeMounts") {
         value::remove(mount, "bindMountOptions");
@@ -225,21 +227,23 @@ fn drop_of_container(container: &mut Value) {
 fn drop_of_volume(volume: &mut Value) {
     value::remove(volume, "emptyDir.mode");
     for source in ["secret", "configMap", "downwardAPI", "projected"] {
-        value::remove(volume, &format!("{source}.defaultUser"));
-        drop_users(volume, source);
+        let Some(source) = volume.get_mut(source) else { continue };
+        value::remove(source, "defaultUser");
+        drop_users(source);
     }
     for source in value::list_mut(volume, "projected.sources") {
-        for kind in ["secret", "configMap", "downwardAPI"] {
-            drop_users(source, kind);
-        }
-        for kind in ["serviceAccountToken", "clusterTrustBundle", "podCertificate"] {
-            value::remove(source, &format!("{kind}.user"));
+        for (kind, part) in source.as_object_mut().into_iter().flatten() {
+            match kind.as_str() {
+                "secret" | "configMap" | "downwardAPI" => drop_users(part),
+                "serviceAccountToken" | "clusterTrustBundle" | "podCertificate" => drop(value::remove(part, "user")),
+                _ => {}
+            }
         }
     }
 }
 
-fn drop_users(volume: &mut Value, source: &str) {
-    for item in value::list_mut(volume, &format!("{source}.items")) {
+fn drop_users(source: &mut Value) {
+    for item in value::list_mut(source, "items") {
         value::remove(item, "user");
     }
 }
