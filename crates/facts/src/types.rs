@@ -453,3 +453,27 @@ fn beginning(name: &str) -> u64 {
 fn positions(fields: &[Field], keep: impl Fn(&Field) -> bool) -> Box<[u16]> {
     fields.iter().enumerate().filter(|(_, field)| keep(field)).map(|(at, _)| at as u16).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_field_is_found_by_its_name_and_by_no_part_of_it() {
+        let (mut found, mut alike) = (0, 0);
+        for of in &crate::table().types {
+            for (at, field) in of.fields().iter().enumerate() {
+                assert_eq!(of.position(&field.name), Some(at), "{} of {}", field.name, of.name);
+                for other in [&*format!("{}\0", field.name), &field.name[..field.name.len() - 1]] {
+                    let there = of.fields().iter().position(|field| *field.name == *other);
+                    assert_eq!(of.position(other), there, "{other} of {}", of.name);
+                }
+                found += 1;
+                alike += usize::from(at > 0 && of.beginnings[at] == of.beginnings[at - 1]);
+            }
+            let defaulted = of.fields().iter().filter(|field| field.default.is_some());
+            assert!(of.defaulted().map(|field| &field.name).eq(defaulted.map(|field| &field.name)), "{}", of.name);
+            let always = of.fields().iter().filter(|field| field.always);
+            assert!(of.always().map(|field| &field.name).eq(always.map(|field| &field.name)), "{}", of.name);
+        }
+        assert!(found > 1_000 && alike > 10, "{found} fields, {alike} of them begin like their neighbour");
+    }
+}
