@@ -37,8 +37,6 @@ use informer::Clock;
 use machinery::query::Query;
 use node::cri::Runtime;
 use rules::zpages::Component;
-use rustls::ServerConfig;
-use rustls::pki_types::CertificateDer;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -50,7 +48,7 @@ use metrics::Requests;
 pub use pods::Pods;
 use route::Route;
 pub use serving::Running;
-use serving::{Check, Probes, Service};
+use serving::{Check, Probes, Service, Shown};
 use stats::Stats;
 use stats::types::PodReference;
 use streaming::What;
@@ -108,7 +106,7 @@ impl Server {
         let listen = |source| Error::Listen { address: config.address, source };
         let socket = TcpListener::bind(config.address).await.map_err(listen)?;
         let tls = follow_certificate(config.certificate, config.client_authority)?;
-        let stop = CancellationToken::new();
+        let (clock, stop) = (config.clock.clone(), CancellationToken::new());
         let pods = config.pods.clone();
         let syncs = Check::new("syncloop", move || pods.check());
         let inner = Arc::new(Inner {
@@ -127,7 +125,7 @@ impl Server {
             streams: Arc::new(Semaphore::new(MAX_OPEN)),
             stop: stop.clone(),
         });
-        serving::serve(socket, tls, inner, stop).map_err(listen)
+        serving::serve(socket, tls, inner, clock, stop).map_err(listen)
     }
 }
 
@@ -135,8 +133,9 @@ impl Server {
 fn follow_certificate(
     mut certificate: watch::Receiver<pki::Pair>,
     authority: String,
-) -> Result<watch::Receiver<Arc<ServerConfig>>, Error> {
-    let first = pki::server_config(&certificate.borrow_and_update(), &authority)?;
+) -> Result<watch::Receiver<pki::Reception>, Error> {
+    let handshake = pki::Handshake::default();
+    let first = pki::Reception::new(&certificate.borrow_and_update(), &authority, &handshake)?;
     let (current, seen) = watch::channel(first);
     tokio::spawn(async move {
         loop {
@@ -144,8 +143,8 @@ fn follow_certificate(
                 () = current.closed() => return,
                 changed = certificate.changed() => if changed.is_err() { return },
             }
-            match pki::server_config(&certificate.borrow_and_update(), &authority) {
-                Ok(config) => drop(current.send(config)),
+            match pki::Reception::new(&certificate.borrow_and_update(), &authority, &handshake) {
+                Ok(reception) => drop(current.send(reception)),
                 // The one in use may still be good for a while.
                 Err(error) => tracing::error!(%error, "a new serving certificate cannot be used"),
             }
@@ -173,10 +172,10 @@ struct Inner {
 }
 
 impl Service for Inner {
-    async fn answer(&self, certificates: &[CertificateDer<'static>], request: Request<Incoming>) -> Answer {
+    async fn answer(&self, shown: &Shown, request: Request<Incoming>) -> Answer {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let _under_way = self.requests.begin(&method, route::bucket(&path));
-        if let Err(refusal) = self.auth.check(certificates, request.headers(), &method, &path).await {
+        if let Err(refusal) = self.auth.check(shown, request.headers(), &method, &path).await {
             let status = match refusal {
                 Refusal::Unauthorized => StatusCode::UNAUTHORIZED,
                 Refusal::Forbidden { .. } => StatusCode::FORBIDDEN,

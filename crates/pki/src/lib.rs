@@ -38,12 +38,9 @@ pub use handshake::Handshake;
 pub use key::{PrivateKey, PublicKey, fingerprint};
 pub use kubeconfig::kubeconfig;
 pub use pod_key::{KeyType, PodKey};
-pub use reception::Reception;
+pub use reception::{Clients, Reception};
 pub use request::Request;
 pub use rotation::Rotation;
 pub use subject::{San, Subject};
-pub use tls::{
-    Believed, careless_client_config, client_config, outgoing_config, restricted_server_config, server_config,
-    system_roots,
-};
+pub use tls::{Believed, careless_client_config, client_config, outgoing_config, server_config, system_roots};
 pub use usage::{UnknownUsage, Usage};

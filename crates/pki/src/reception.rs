@@ -17,27 +17,53 @@ use crate::error::Error;
 use crate::handshake::Handshake;
 use crate::tls::{believing, serving};
 
-/// The server's side of TLS, which takes whatever certificate a client shows and proves to hold, and who says which of them to believe.
+/// Which clients are believed: those for whom an authority vouches.
 #[derive(Clone)]
-pub struct Reception {
-    pub config: Arc<ServerConfig>,
-    clients: Arc<dyn ClientCertVerifier>,
-}
+pub struct Clients(Arc<dyn ClientCertVerifier>);
 
-impl Reception {
-    /// Shows a certificate, and believes clients for whom one of the authorities (PEM) vouches.
-    pub fn new(pair: &Pair, authorities: &str, handshake: &Handshake) -> Result<Self, Error> {
-        let clients = believing(authorities, handshake)?;
-        let config = serving(pair, Some(Arc::new(Whoever(clients.clone()))), handshake)?;
-        Ok(Self { config, clients })
+impl Clients {
+    /// The authorities, in PEM.
+    pub fn new(authorities: &str, handshake: &Handshake) -> Result<Self, Error> {
+        believing(authorities, handshake).map(Self)
     }
 
     /// Whether an authority vouches for a client, now: for the first of these certificates, by way of the others.
     pub fn believes(&self, shown: &[CertificateDer<'_>], now: Timestamp) -> Result<(), Error> {
         let Some((own, others)) = shown.split_first() else { return Err(Error::NotPem("certificate")) };
         let now = UnixTime::since_unix_epoch(now.duration_since(Timestamp::UNIX_EPOCH).unsigned_abs());
-        let verified = self.clients.verify_client_cert(own, others, now);
+        let verified = self.0.verify_client_cert(own, others, now);
         verified.map(|_| ()).map_err(|error| Error::Tls(error.to_string()))
+    }
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clients")
+    }
+}
+
+/// The server's side of TLS, which takes whatever certificate a client shows and proves to hold, and who says which of them to believe.
+#[derive(Clone)]
+pub struct Reception {
+    pub config: Arc<ServerConfig>,
+    clients: Option<Clients>,
+}
+
+impl Reception {
+    /// Shows a certificate, and believes clients for whom one of the authorities (PEM) vouches. Without an authority no client is asked for a certificate.
+    pub fn new(pair: &Pair, authorities: &str, handshake: &Handshake) -> Result<Self, Error> {
+        let clients = if authorities.is_empty() { None } else { Some(Clients::new(authorities, handshake)?) };
+        let asking = clients.clone().map(|Clients(verifier)| Arc::new(Whoever(verifier)) as _);
+        let config = serving(pair, asking, handshake)?;
+        Ok(Self { config, clients })
+    }
+
+    /// As [`Clients::believes`]. Who shows nothing is not judged, and nobody can show anything where nobody asks.
+    pub fn believes(&self, shown: &[CertificateDer<'_>], now: Timestamp) -> Result<(), Error> {
+        match &self.clients {
+            Some(clients) if !shown.is_empty() => clients.believes(shown, now),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -132,6 +158,11 @@ mod tests {
         assert!(reception.believes(&bob, then - DAY).is_err(), "it is not valid yet");
         assert!(reception.believes(&der(&issued(&others, &client, then)), later).is_err(), "others signed it");
         assert!(reception.believes(&der(&issued(&ours, &server, then)), later).is_err(), "it is for servers");
-        assert!(reception.believes(&[], later).is_err());
+        assert!(reception.believes(&[], later).is_ok(), "who shows nothing says nothing wrong");
+        let clients = Clients::new(&ours.certificate().to_pem(), &Handshake::default()).expect("clients");
+        assert!(clients.believes(&bob, later).is_ok() && clients.believes(&[], later).is_err());
+        let nobodys = Reception::new(&issued(&ours, &server, then), "", &Handshake::default()).expect("a reception");
+        assert!(nobodys.believes(&[], later).is_ok(), "nobody is asked");
+        assert!(Clients::new("", &Handshake::default()).is_err(), "nobody could be believed");
     }
 }

@@ -18,17 +18,9 @@ use crate::trust::{trusting, trusting_everybody};
 /// TLS 1.3 and 1.2, HTTP/2 and HTTP/1.1. A client may show a certificate, which then must verify against `client_authority`
 /// (PEM), or come without one and be refused later. Without an authority no client is asked for one.
 pub fn server_config(pair: &Pair, client_authority: &str) -> Result<Arc<ServerConfig>, Error> {
-    restricted_server_config(pair, client_authority, &Handshake::default())
-}
-
-/// As [`server_config`], as far as `handshake` lets it.
-pub fn restricted_server_config(
-    pair: &Pair,
-    client_authority: &str,
-    handshake: &Handshake,
-) -> Result<Arc<ServerConfig>, Error> {
-    let clients = if client_authority.is_empty() { None } else { Some(believing(client_authority, handshake)?) };
-    serving(pair, clients, handshake)
+    let handshake = Handshake::default();
+    let clients = if client_authority.is_empty() { None } else { Some(believing(client_authority, &handshake)?) };
+    serving(pair, clients, &handshake)
 }
 
 /// Believes clients for whom one of the authorities (PEM) vouches, and lets those in who show nothing.

@@ -1,11 +1,8 @@
 //! Whose client certificates are believed: an authority given by the administrator, or the one that the API server publishes.
 
-use std::sync::Arc;
-
 use client::Client;
 use informer::{Change, Filter, Informers};
 use k8s_openapi::api::core::v1::ConfigMap;
-use rustls::ServerConfig;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -31,12 +28,12 @@ pub(crate) fn follow(
     (certificate, handshake): (pki::Pair, pki::Handshake),
     client: &Client,
     stop: CancellationToken,
-) -> Result<watch::Receiver<Arc<ServerConfig>>, Error> {
+) -> Result<watch::Receiver<pki::Reception>, Error> {
     let given = match &trust {
         Trust::Given(authorities) => authorities.as_str(),
         Trust::Published => "",
     };
-    let (current, seen) = watch::channel(pki::restricted_server_config(&certificate, given, &handshake)?);
+    let (current, seen) = watch::channel(pki::Reception::new(&certificate, given, &handshake)?);
     if matches!(trust, Trust::Published) {
         let filter = Filter {
             namespace: NAMESPACE.to_owned(),
@@ -47,8 +44,8 @@ pub(crate) fn follow(
         let informer = informers.filtered::<ConfigMap>(filter);
         informer.subscribe(move |change: &Change<ConfigMap>| {
             let published = change.after().and_then(|map| map.data.as_ref()?.get(KEY));
-            match pki::restricted_server_config(&certificate, published.map_or("", String::as_str), &handshake) {
-                Ok(config) => drop(current.send_replace(config)),
+            match pki::Reception::new(&certificate, published.map_or("", String::as_str), &handshake) {
+                Ok(reception) => drop(current.send_replace(reception)),
                 // What was believed before may still be right.
                 Err(error) => tracing::error!(%error, "the published authority of clients cannot be used"),
             }

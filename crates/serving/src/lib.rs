@@ -26,7 +26,6 @@ use std::time::Duration;
 use client::Client;
 use informer::Clock;
 use jiff::Timestamp;
-use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -35,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 pub use answer::{Answer, about, figures, full, json, page, scraped, text, typed};
 pub use authority::Trust;
 pub use health::{Check, Probes};
-pub use listener::Service;
+pub use listener::{Service, Shown};
 pub use pages::{Figures, Pages};
 pub use review::{Lives, Reviewer, Unidentified};
 
@@ -82,23 +81,25 @@ pub async fn start(config: Config) -> Result<Running, Error> {
     let failed = |source| Error::Listen { address: config.address, source };
     let socket = TcpListener::bind(config.address).await.map_err(failed)?;
     let stop = CancellationToken::new();
+    let clock = config.clock.clone();
     let tls =
         authority::follow(config.trust, (config.certificate, config.handshake), &config.authentication, stop.clone())?;
     let reviewer = Reviewer::new(config.authentication, config.clock, Lives::DELEGATED);
     let reviewer = reviewer.with_access_through(config.authorization);
     let service = Arc::new(pages::Guarded::new(reviewer, config.always_allowed, config.pages));
-    serve(socket, tls, service, stop).map_err(failed)
+    serve(socket, tls, service, clock, stop).map_err(failed)
 }
 
 /// Serves at a socket that listens already, until `stop`; connections made after the TLS side changed see the new one.
 pub fn serve<S: Service>(
     socket: TcpListener,
-    tls: watch::Receiver<Arc<ServerConfig>>,
+    tls: watch::Receiver<pki::Reception>,
     service: Arc<S>,
+    clock: Arc<dyn Clock>,
     stop: CancellationToken,
 ) -> std::io::Result<Running> {
     let address = socket.local_addr()?;
-    let task = tokio::spawn(listener::listen(socket, tls, service, stop.clone()));
+    let task = tokio::spawn(listener::listen(socket, tls, service, clock, stop.clone()));
     Ok(Running { address, stop, task })
 }
 

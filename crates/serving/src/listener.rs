@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use rustls::ServerConfig;
+use informer::Clock;
 use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -31,20 +31,41 @@ const MAX_HEADERS: u32 = 64 << 10;
 /// Requests at once on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 250;
 
+/// What a client said of itself in TLS.
+#[derive(Debug, Clone, Default)]
+pub struct Shown {
+    /// Certificates for the first of which an authority vouches, and that the client holds.
+    pub certificates: Arc<[CertificateDer<'static>]>,
+    /// It showed one that nobody vouches for: it may bring something else, such as a token, and is nobody otherwise.
+    pub doubtful: bool,
+}
+
+impl Shown {
+    fn of(certificates: &[CertificateDer<'_>], reception: &pki::Reception, clock: &dyn Clock) -> Self {
+        match reception.believes(certificates, clock.now()) {
+            Ok(()) => {
+                let certificates = certificates.iter().map(|one| one.clone().into_owned()).collect();
+                Self { certificates, doubtful: false }
+            }
+            Err(why) => {
+                tracing::debug!(%why, "a client's certificate is not believed");
+                Self { certificates: Arc::default(), doubtful: true }
+            }
+        }
+    }
+}
+
 pub trait Service: Send + Sync + 'static {
-    /// Answers the request of whoever showed these certificates, which TLS has verified.
-    fn answer(
-        &self,
-        certificates: &[CertificateDer<'static>],
-        request: Request<Incoming>,
-    ) -> impl Future<Output = Answer> + Send;
+    /// Answers the request of whoever showed this.
+    fn answer(&self, shown: &Shown, request: Request<Incoming>) -> impl Future<Output = Answer> + Send;
 }
 
 /// Serves until it is stopped, then lets requests under way finish.
 pub async fn listen<S: Service>(
     socket: TcpListener,
-    tls: watch::Receiver<Arc<ServerConfig>>,
+    tls: watch::Receiver<pki::Reception>,
     service: Arc<S>,
+    clock: Arc<dyn Clock>,
     stop: CancellationToken,
 ) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
@@ -65,11 +86,11 @@ pub async fn listen<S: Service>(
             }
         };
         let Ok(place) = places.clone().try_acquire_owned() else { continue };
-        let acceptor = TlsAcceptor::from(tls.borrow().clone());
-        let (service, stop) = (service.clone(), stop.clone());
+        let reception = tls.borrow().clone();
+        let (service, clock, stop) = (service.clone(), clock.clone(), stop.clone());
         connections.spawn(async move {
             let _place = place;
-            if let Err(error) = connection(stream, acceptor, service, stop).await {
+            if let Err(error) = connection(stream, (reception, clock), service, stop).await {
                 tracing::debug!(%error, "a connection ended");
             }
         });
@@ -84,20 +105,19 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 async fn connection<S: Service>(
     stream: TcpStream,
-    acceptor: TlsAcceptor,
+    (reception, clock): (pki::Reception, Arc<dyn Clock>),
     service: Arc<S>,
     stop: CancellationToken,
 ) -> Result<(), Failure> {
     stream.set_nodelay(true)?;
+    let acceptor = TlsAcceptor::from(reception.config.clone());
     let tls = tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await??;
-    let certificates = tls.get_ref().1.peer_certificates().unwrap_or_default();
-    let certificates: Arc<[CertificateDer<'static>]> =
-        certificates.iter().map(|one| one.clone().into_owned()).collect();
+    let shown = Shown::of(tls.get_ref().1.peer_certificates().unwrap_or_default(), &reception, &*clock);
     let service = service_fn(move |request: Request<Incoming>| {
-        let (service, certificates) = (service.clone(), certificates.clone());
+        let (service, shown) = (service.clone(), shown.clone());
         async move {
             let only_head = request.method() == http::Method::HEAD;
-            let answer = service.answer(&certificates, request).await;
+            let answer = service.answer(&shown, request).await;
             Ok::<_, Infallible>(if only_head { common::without_body(answer, answer::full("")) } else { answer })
         }
     });

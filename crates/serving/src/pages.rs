@@ -10,12 +10,11 @@ use machinery::gvk::GroupResource;
 use machinery::query::Query;
 use machinery::rest::User;
 use rules::zpages::{Component, Page};
-use rustls::pki_types::CertificateDer;
 use serde_json::Value;
 
 use crate::answer::{self, Answer, finished, refusal};
 use crate::health::{Check, Probes};
-use crate::listener::Service;
+use crate::listener::{Service, Shown};
 use crate::review::Reviewer;
 
 pub type Figures = Arc<dyn Fn(&mut String) + Send + Sync>;
@@ -59,12 +58,8 @@ impl Guarded {
     }
 
     /// Lets a request pass, or says why not.
-    async fn check(
-        &self,
-        certificates: &[CertificateDer<'static>],
-        request: &Request<Incoming>,
-    ) -> Result<(), ApiError> {
-        let user = self.reviewer.identify(certificates, request.headers()).await;
+    async fn check(&self, shown: &Shown, request: &Request<Incoming>) -> Result<(), ApiError> {
+        let user = self.reviewer.identify(shown, request.headers()).await;
         let user = user.map_err(|_| ApiError::unauthorized())?;
         let user = user.unwrap_or_else(|| Arc::new(anonymous()));
         let (path, verb) = (request.uri().path(), request.method().as_str().to_ascii_lowercase());
@@ -107,8 +102,8 @@ impl Guarded {
 }
 
 impl Service for Guarded {
-    async fn answer(&self, certificates: &[CertificateDer<'static>], request: Request<Incoming>) -> Answer {
-        finished(match self.check(certificates, &request).await {
+    async fn answer(&self, shown: &Shown, request: Request<Incoming>) -> Answer {
+        finished(match self.check(shown, &request).await {
             Err(error) => refusal(&error),
             Ok(()) => {
                 let none = || answer::text(StatusCode::NOT_FOUND, "404 page not found\n");

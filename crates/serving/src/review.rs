@@ -13,6 +13,7 @@ use machinery::rest::User;
 use rustls::pki_types::CertificateDer;
 
 use crate::cache::Cache;
+use crate::listener::Shown;
 
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -65,16 +66,15 @@ impl Reviewer {
         self
     }
 
-    /// Who sends a request: `None` when they do not say. The certificates have passed TLS already.
-    pub async fn identify(
-        &self,
-        certificates: &[CertificateDer<'static>],
-        headers: &HeaderMap,
-    ) -> Result<Option<Arc<User>>, Unidentified> {
-        if let Some(user) = by_certificate(certificates) {
+    /// Who sends a request: `None` when they do not say.
+    pub async fn identify(&self, shown: &Shown, headers: &HeaderMap) -> Result<Option<Arc<User>>, Unidentified> {
+        if let Some(user) = by_certificate(&shown.certificates) {
             return Ok(Some(Arc::new(user)));
         }
-        let Some(token) = bearer(headers) else { return Ok(None) };
+        let Some(token) = bearer(headers) else {
+            // Who says something that is not believed has not said nothing.
+            return if shown.doubtful { Err(Unidentified) } else { Ok(None) };
+        };
         let digest = ring::digest::digest(&ring::digest::SHA256, token.as_bytes()).as_ref().to_vec();
         if let Some(user) = self.tokens.get(&digest) {
             return Ok(Some(user));
@@ -116,7 +116,7 @@ impl Reviewer {
     }
 }
 
-/// The identity in a certificate that TLS has verified already.
+/// The identity in a certificate that an authority vouches for.
 fn by_certificate(certificates: &[CertificateDer<'static>]) -> Option<User> {
     let subject = pki::Certificate::from_der(certificates.first()?).ok()?.subject;
     let groups = subject.organizations.iter().map(String::as_str);

@@ -10,12 +10,9 @@ use common::Clock;
 use common::expiring::Expiring;
 use http::HeaderMap;
 use machinery::rest::User;
+use pki::{Clients, Handshake};
 use ring::digest::{SHA256, digest};
-use rustls::RootCertStore;
-use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::ClientCertVerifier;
-use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, UnixTime};
+use rustls_pki_types::CertificateDer;
 
 /// Certificates whose owner is remembered.
 const MAX_REMEMBERED: usize = 10_000;
@@ -42,7 +39,7 @@ pub struct FrontProxy {
 /// Why the authorities cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("the authority of client certificates cannot be used: {0}")]
-pub struct Error(String);
+pub struct Error(#[from] pki::Error);
 
 /// What a certificate makes its owner.
 #[derive(Debug, Clone)]
@@ -54,8 +51,8 @@ enum Owner {
 
 struct Proxy {
     settings: FrontProxy,
-    authority: Arc<dyn ClientCertVerifier>,
-    clients: Arc<dyn ClientCertVerifier>,
+    authority: Clients,
+    clients: Clients,
 }
 
 pub struct Certificates {
@@ -70,8 +67,8 @@ impl Certificates {
         let proxy = match proxy {
             None => None,
             Some(settings) => {
-                let (authority, clients) = (verifier(&settings.authority)?, verifier(&settings.clients)?);
-                Some(Proxy { settings, authority, clients })
+                let clients = |pem: &str| Clients::new(pem, &Handshake::default());
+                Some(Proxy { authority: clients(&settings.authority)?, clients: clients(&settings.clients)?, settings })
             }
         };
         Ok(Self { proxy, remembered: Expiring::new(MAX_REMEMBERED), clock })
@@ -118,26 +115,19 @@ impl Certificates {
         let certificate = pki::Certificate::from_der(&chain[0]).ok()?;
         let until = certificate.not_after.as_millisecond();
         // The handshake may be long ago.
-        if until <= (self.clock)().as_millisecond() {
+        let now = (self.clock)();
+        if until <= now.as_millisecond() {
             return None;
         }
         let subject = certificate.subject;
         if let Some(proxy) = &self.proxy {
-            let signed = |by: &Arc<dyn ClientCertVerifier>| {
-                let mut rest = chain.iter().map(|der| CertificateDer::from(der.to_vec()));
-                let leaf = rest.next()?;
-                let rest: Vec<_> = rest.collect();
-                let now = UnixTime::since_unix_epoch(
-                    (self.clock)().duration_since(jiff::Timestamp::UNIX_EPOCH).unsigned_abs(),
-                );
-                by.verify_client_cert(&leaf, &rest, now).ok().map(|_| ())
-            };
+            let shown: Vec<CertificateDer<'_>> = chain.iter().map(|der| CertificateDer::from(&der[..])).collect();
             let allowed = &proxy.settings.allowed_names;
             let named = allowed.is_empty() || allowed.contains(&subject.common_name);
-            if signed(&proxy.authority).is_some() && named {
+            if named && proxy.authority.believes(&shown, now).is_ok() {
                 return Some((Owner::Proxy, until));
             }
-            if signed(&proxy.clients).is_none() {
+            if proxy.clients.believes(&shown, now).is_err() {
                 return Some((Owner::Nobody, until));
             }
         }
@@ -151,17 +141,6 @@ impl Certificates {
             .insert("authentication.kubernetes.io/credential-id".to_owned(), vec![format!("X509SHA256={fingerprint}")]);
         Some((Owner::User(Arc::new(user)), until))
     }
-}
-
-fn verifier(pem: &str) -> Result<Arc<dyn ClientCertVerifier>, Error> {
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-        let certificate = certificate.map_err(|error| Error(format!("{error:?}")))?;
-        roots.add(certificate).map_err(|error| Error(error.to_string()))?;
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let built = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-    built.map(|verifier| verifier as Arc<dyn ClientCertVerifier>).map_err(|error| Error(error.to_string()))
 }
 
 impl FrontProxy {

@@ -13,8 +13,7 @@ use http::{HeaderMap, Method};
 use informer::Clock;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec};
 use machinery::rest::User;
-use rustls::pki_types::CertificateDer;
-use serving::{Lives, Reviewer, Unidentified};
+use serving::{Lives, Reviewer, Shown, Unidentified};
 
 use attributes::Attributes;
 
@@ -66,12 +65,12 @@ impl Auth {
     /// Lets a request pass, or says why not.
     pub async fn check(
         &self,
-        certificates: &[CertificateDer<'static>],
+        shown: &Shown,
         headers: &HeaderMap,
         method: &Method,
         path: &str,
     ) -> Result<Arc<User>, Refusal> {
-        let user = self.reviewer.identify(certificates, headers).await?.ok_or(Refusal::Unauthorized)?;
+        let user = self.reviewer.identify(shown, headers).await?.ok_or(Refusal::Unauthorized)?;
         self.authorize(&user, &Attributes::of(method, path)).await?;
         Ok(user)
     }
@@ -117,6 +116,7 @@ mod tests {
     use http::header::AUTHORIZATION;
     use machinery::rest::{Body, Handler, Payload, Request, Response};
     use parking_lot::Mutex;
+    use rustls::pki_types::CertificateDer;
     use serde_json::{Value, json};
 
     /// An API server that knows one token, and whom it lets read metrics.
@@ -154,39 +154,44 @@ mod tests {
         (reviews, Auth::new("n".into(), client, informer::clock::Real::shared()))
     }
 
-    fn certificate(name: &str, groups: &[&str]) -> Vec<CertificateDer<'static>> {
+    fn certificate(name: &str, groups: &[&str]) -> Shown {
         let key = pki::PrivateKey::generate().unwrap();
         let now = jiff::Timestamp::now();
         let day = Duration::from_secs(86_400);
         let authority = pki::Authority::new("ca", pki::PrivateKey::generate().unwrap(), now, day).unwrap();
         let leaf = pki::Leaf::client(pki::Subject::new(name, groups.iter().copied()), day);
         let certificate = authority.issue(&leaf, &key.public(), now).unwrap();
-        vec![CertificateDer::from(certificate.to_der().to_vec())]
+        let certificates = [CertificateDer::from(certificate.to_der().to_vec())].into();
+        Shown { certificates, doubtful: false }
     }
 
     #[tokio::test]
     async fn certificates_and_tokens_are_identities_and_nothing_else_is() {
         let (reviews, auth) = auth();
-        let check = async |certificates: &[CertificateDer<'static>], header: Option<&str>, path: &str| {
+        let check = async |shown: &Shown, header: Option<&str>, path: &str| {
             let mut headers = HeaderMap::new();
             if let Some(header) = header {
                 headers.insert(AUTHORIZATION, header.parse().unwrap());
             }
-            let checked = auth.check(certificates, &headers, &Method::GET, path).await;
+            let checked = auth.check(shown, &headers, &Method::GET, path).await;
             checked.map(|user| user.name.clone()).map_err(|refusal| refusal.to_string())
         };
         let unauthorized = || Err("Unauthorized".to_owned());
-        assert_eq!(check(&[], None, "/pods").await, unauthorized());
-        assert_eq!(check(&[], Some("Basic abc"), "/pods").await, unauthorized());
-        assert_eq!(check(&[], Some("Bearer bad"), "/metrics").await, unauthorized());
-        assert_eq!(check(&[], Some("Bearer good"), "/metrics").await, Ok("scraper".to_owned()));
-        let refused = check(&[], Some("Bearer good"), "/pods").await;
+        let nothing = Shown::default();
+        assert_eq!(check(&nothing, None, "/pods").await, unauthorized());
+        assert_eq!(check(&nothing, Some("Basic abc"), "/pods").await, unauthorized());
+        assert_eq!(check(&nothing, Some("Bearer bad"), "/metrics").await, unauthorized());
+        assert_eq!(check(&nothing, Some("Bearer good"), "/metrics").await, Ok("scraper".to_owned()));
+        let refused = check(&nothing, Some("Bearer good"), "/pods").await;
         let message = "Forbidden (user=scraper, verb=get, resource=nodes, subresource(s)=[pods proxy])\n";
         assert_eq!(refused, Err(message.to_owned()));
         let api_server = certificate("kube-apiserver-kubelet-client", &["system:masters"]);
         let before = reviews.asked.lock().len();
         assert_eq!(check(&api_server, None, "/exec/a/b/c").await, Ok("kube-apiserver-kubelet-client".to_owned()));
         assert_eq!(reviews.asked.lock().len(), before);
+        let doubtful = Shown { doubtful: true, ..Shown::default() };
+        assert_eq!(check(&doubtful, None, "/metrics").await, unauthorized());
+        assert_eq!(check(&doubtful, Some("Bearer good"), "/metrics").await, Ok("scraper".to_owned()));
         let nobody = certificate("", &["system:masters"]);
         assert_eq!(check(&nobody, None, "/pods").await, unauthorized());
         let other = certificate("alice", &["dev"]);
@@ -202,7 +207,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, "Bearer good".parse().unwrap());
         for _ in 0..3 {
-            assert!(auth.check(&[], &headers, &Method::GET, "/metrics").await.is_ok());
+            assert!(auth.check(&Shown::default(), &headers, &Method::GET, "/metrics").await.is_ok());
         }
         assert_eq!(reviews.asked.lock().len(), 2);
     }

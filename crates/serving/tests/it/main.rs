@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use client::config::{Config as Connection, Credentials, Trust as Believed};
 use client::{Client, Patch};
@@ -23,6 +24,10 @@ struct Rig {
 
 impl Rig {
     async fn start() -> Self {
+        Self::believing(Trust::Published).await
+    }
+
+    async fn believing(trust: Trust) -> Self {
         let cluster = testkit::Cluster::start().await;
         let address: SocketAddr = ([127, 0, 0, 1], 0).into();
         let certificate = serving::own_certificate("host", address, jiff::Timestamp::now()).expect("a certificate");
@@ -32,7 +37,7 @@ impl Rig {
             address,
             certificate: certificate.clone(),
             handshake: pki::Handshake::default(),
-            trust: Trust::Published,
+            trust,
             // Its own identity and nothing but its own rights, as upstream grants them.
             authentication: cluster.in_process_as(User::new("system:kube-scheduler", [])),
             authorization: cluster.in_process_as(User::new("system:kube-scheduler", [])),
@@ -177,4 +182,38 @@ async fn certificates_are_believed_as_far_as_the_api_server_believes_them() {
     let proxy = rig.with_certificate(&rig.cluster.keys().proxy);
     assert_eq!(get(&proxy, "/metrics").await.expect_err("the proxy may not").0, 403);
     assert_eq!(get(&known(), "/nowhere").await.expect_err("nothing is there").0, 404);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_shows_a_certificate_that_nobody_vouches_for_is_told_so() {
+    let clients = authority("clients");
+    let rig = Rig::believing(Trust::Given(clients.certificate().to_pem())).await;
+    let at = |age: Duration| jiff::Timestamp::now() - age;
+    let good = issued(&clients, at(Duration::ZERO));
+    let expired = issued(&clients, at(2 * DAY));
+    let foreign = issued(&authority("others"), at(Duration::ZERO));
+    assert_eq!(get(&rig.with_certificate(&good), "/healthz").await, Ok("ok".to_owned()));
+    // Not as those who say nothing: plug-ins of clients make a new certificate when they hear this.
+    for pair in [&expired, &foreign] {
+        for path in ["/healthz", "/metrics"] {
+            let (code, said) = get(&rig.with_certificate(pair), path).await.expect_err("not believed");
+            assert_eq!(code, 401, "{said}");
+        }
+    }
+    assert_eq!(get(&rig.anonymous(), "/healthz").await, Ok("ok".to_owned()));
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn authority(name: &str) -> pki::Authority {
+    let key = pki::PrivateKey::generate().expect("a key");
+    pki::Authority::new(name, key, jiff::Timestamp::now() - 10 * DAY, 365 * DAY).expect("an authority")
+}
+
+/// A client's, good for a day from then on.
+fn issued(by: &pki::Authority, then: jiff::Timestamp) -> pki::Pair {
+    let key = pki::PrivateKey::generate().expect("a key");
+    let leaf = pki::Leaf::client(pki::Subject::new("somebody", []), DAY);
+    let certificate = by.issue(&leaf, &key.public(), then).expect("a certificate");
+    pki::Pair { chain_pem: certificate.to_pem(), key_pem: key.to_pem().to_owned() }
 }
