@@ -4,9 +4,15 @@
 //! saw it*: they compare no clocks, only whether the record changed since they last looked. A process that was paused may wake up deposed and not know
 //! it, so leadership comes with a [`Fence`] that is asked before every write: it holds only as long as no other process can have taken over.
 //!
+//! A holder that says where it answers is not waited for so long when it is certainly gone: its address refuses connections, which is the word of its machine's
+//! kernel that nobody is behind it, and it has missed a renewal, which is the word of the lease. A holder that lives but cannot be reached renews, and keeps the
+//! lease; so does one that is silent, which a machine that is lost cannot be told from. Neither word is a proof, and none is needed: the API server refuses what is
+//! written under a lease that somebody else holds, and has its store compare the lease in the transaction of each write.
+//!
 //! A process that nobody can contest (the whole cluster in one process) does not call this at all.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,11 +22,18 @@ use http::HeaderValue;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use threads::prompt::{self, Lane};
+use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::Clock;
 use crate::metrics::{LEADING, SLOW_RENEWALS};
+
+/// Where the holder of a lease answers: its identity, a blank, an address and a port. With the identity, as others keep annotations that they do not know.
+pub const HELD_AT: &str = "trireme.io/held-at";
+
+/// How long an address may take to refuse a connection.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Which lease, and who asks for it.
 #[derive(Debug, Clone)]
@@ -33,6 +46,8 @@ pub struct Election {
     pub identity: String,
     /// How patient everybody is.
     pub timings: Timings,
+    /// Where this process answers for as long as it lives, if it does: others look there when it does not renew.
+    pub address: Option<SocketAddr>,
 }
 
 /// The three times of an election.
@@ -44,6 +59,13 @@ pub struct Timings {
     pub renew_deadline: Duration,
     /// How often is tried.
     pub retry: Duration,
+}
+
+impl Timings {
+    /// Who has not renewed for so long has missed at least one renewal.
+    fn missed(&self) -> Duration {
+        self.retry * 3 / 2
+    }
 }
 
 impl Default for Timings {
@@ -128,8 +150,14 @@ where
     F: FnOnce(Leadership) -> W,
     W: Future<Output = ()>,
 {
-    let mut candidate =
-        Candidate { client, fence: Fence::new(&election, clock.clone()), clock, election, observed: None };
+    let mut candidate = Candidate {
+        client,
+        fence: Fence::new(&election, clock.clone()),
+        clock,
+        election,
+        observed: None,
+        deserted: false,
+    };
     let name = candidate.election.name.clone();
     LEADING.set(&[&name], 0.0);
     let acquired = stop.run_until_cancelled(candidate.acquire()).await;
@@ -168,6 +196,8 @@ struct Candidate {
     fence: Fence,
     /// The lease as last seen, and when it was first seen like that.
     observed: Option<(Lease, Duration)>,
+    /// Its holder seemed to be gone when it was looked at last.
+    deserted: bool,
 }
 
 impl Candidate {
@@ -175,7 +205,8 @@ impl Candidate {
     async fn acquire(&mut self) {
         while !self.try_once().await {
             let retry = self.election.timings.retry;
-            self.clock.sleep(retry.mul_f64(1.0 + 1.2 * rand::random::<f64>())).await;
+            let pause = if self.deserted { retry / 4 } else { retry.mul_f64(1.0 + 1.2 * rand::random::<f64>()) };
+            self.clock.sleep(pause).await;
         }
     }
 
@@ -241,8 +272,17 @@ impl Candidate {
             self.observed = Some((current.clone(), seen));
         }
         let since = self.observed.as_ref().map_or(seen, |(_, since)| *since);
-        if !may_claim(&current, &self.election.identity, seen.saturating_sub(since)) {
-            return Ok(None);
+        let unchanged = seen.saturating_sub(since);
+        if !may_claim(&current, &self.election.identity, unchanged) {
+            // Who leads leaves it alone, and of who renewed nobody asks anything.
+            self.deserted = known && !self.fence.holds() && self.is_deserted(&current).await;
+            if !self.deserted || unchanged < self.election.timings.missed() {
+                return Ok(None);
+            }
+            tracing::info!(
+                lease = self.election.name,
+                "its holder does not renew it, and refuses connections: taking it over"
+            );
         }
         let lease = self.claim(Some(&current), now);
         self.client.update(&lease).await.map(Some)
@@ -264,20 +304,39 @@ impl Candidate {
         }
     }
 
+    /// Whether nobody is where the holder said that it would answer.
+    async fn is_deserted(&self, lease: &Lease) -> bool {
+        let Some(address) = held_at(lease) else { return false };
+        // Here answers this process, so the other is gone; but every machine has a loopback address of its own.
+        if self.election.address == Some(address) && !address.ip().is_loopback() {
+            return true;
+        }
+        let connected = tokio::time::timeout(PATIENCE, TcpStream::connect(address)).await;
+        matches!(connected, Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused)
+    }
+
     fn claim(&self, current: Option<&Lease>, now: MicroTime) -> Lease {
         let spec = current.and_then(|lease| lease.spec.clone()).unwrap_or_default();
         let mine = spec.holder_identity.as_deref() == Some(&self.election.identity);
         let transitions = spec.lease_transitions.unwrap_or_default();
         let seconds = i32::try_from(self.election.timings.lease.as_secs()).unwrap_or(i32::MAX);
+        let mut metadata = current.map_or_else(
+            || ObjectMeta {
+                namespace: Some(self.election.namespace.clone()),
+                name: Some(self.election.name.clone()),
+                ..ObjectMeta::default()
+            },
+            |lease| lease.metadata.clone(),
+        );
+        match self.election.address {
+            Some(address) => {
+                let at = format!("{} {address}", self.election.identity);
+                metadata.annotations.get_or_insert_default().insert(HELD_AT.to_owned(), at);
+            }
+            None => drop(metadata.annotations.as_mut().and_then(|annotations| annotations.remove(HELD_AT))),
+        }
         Lease {
-            metadata: current.map_or_else(
-                || ObjectMeta {
-                    namespace: Some(self.election.namespace.clone()),
-                    name: Some(self.election.name.clone()),
-                    ..ObjectMeta::default()
-                },
-                |lease| lease.metadata.clone(),
-            ),
+            metadata,
             spec: Some(LeaseSpec {
                 holder_identity: Some(self.election.identity.clone()),
                 lease_duration_seconds: Some(seconds),
@@ -309,6 +368,15 @@ impl Candidate {
 
 fn holder(lease: &Lease) -> Option<&str> {
     lease.spec.as_ref()?.holder_identity.as_deref()
+}
+
+/// Where the holder answers, if it was the holder who said so.
+fn held_at(lease: &Lease) -> Option<SocketAddr> {
+    let (identity, address) = lease.metadata.annotations.as_ref()?.get(HELD_AT)?.rsplit_once(' ')?;
+    if holder(lease) != Some(identity) {
+        return None;
+    }
+    address.parse().ok()
 }
 
 /// A lease may be claimed by its holder, when it is free, and when its holder showed no life for its whole duration.
@@ -344,6 +412,21 @@ mod tests {
     }
 
     #[test]
+    fn only_the_holder_says_where_it_answers() {
+        let at = |said: &str| {
+            let mut lease = lease("vm_1");
+            lease.metadata.annotations = Some([(HELD_AT.to_owned(), said.to_owned())].into());
+            held_at(&lease)
+        };
+        assert_eq!(at("vm_1 192.0.2.1:6443"), "192.0.2.1:6443".parse().ok());
+        assert_eq!(at("vm_1 [2001:db8::1]:6443"), "[2001:db8::1]:6443".parse().ok());
+        for said in ["vm_2 192.0.2.1:6443", "192.0.2.1:6443", "vm_1 somewhere", ""] {
+            assert_eq!(at(said), None, "{said}");
+        }
+        assert_eq!(held_at(&lease("vm_1")), None);
+    }
+
+    #[test]
     fn a_fence_falls_before_anybody_else_can_take_over() {
         let clock = Fake::at(Timestamp::UNIX_EPOCH);
         let election = Election {
@@ -351,6 +434,7 @@ mod tests {
             name: "a".into(),
             identity: "me".into(),
             timings: Timings::default(),
+            address: None,
         };
         let fence = Fence::new(&election, clock.clone());
         assert_eq!(fence.lease(), "kube-system/a/me");

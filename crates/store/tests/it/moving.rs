@@ -69,7 +69,7 @@ async fn a_snapshot_is_whole_and_members_say_how_they_are() {
     assert_eq!(health.leader, all[0].id);
     members.defragment().await.unwrap();
     // A second one that never starts has no vote, and takes nothing from the first.
-    let with = members.add_learner("http://127.0.0.1:1").await.unwrap();
+    let with = members.add_learner("http://127.0.0.1:1").await.unwrap().unwrap();
     let learner = with.iter().find(|member| member.learner).unwrap();
     assert!(!members.promote(learner.id).await.unwrap(), "it has not caught up");
     assert!(members.add_learner("http://127.0.0.1:2").await.is_err(), "one at a time");

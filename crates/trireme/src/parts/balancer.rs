@@ -1,9 +1,11 @@
 //! Wires the load balancer for bare metal: one in the cluster gives Services the nodes' addresses.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use client::Client;
+use informer::election::Election;
 use informer::{Informers, clock};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use serde_json::json;
@@ -16,11 +18,12 @@ use crate::component::Failure;
 
 const NAME: &str = "service-lb";
 
-/// Runs the load balancer until it is stopped. `reserved` are the TCP ports that nodes need themselves.
+/// Runs the load balancer until it is stopped. `reserved` are the TCP ports that nodes need themselves. Where others may run it too, this one's server answers
+/// at `contested`.
 pub async fn run(
     reserved: Vec<u16>,
     identities: Identities,
-    contested: bool,
+    contested: Option<SocketAddr>,
     stop: CancellationToken,
 ) -> Result<(), Failure> {
     allow(&identities.administrator()).await?;
@@ -31,7 +34,10 @@ pub async fn run(
         Ok(())
     };
     // Nobody asks it how it is: it only runs beside the API server.
-    let contested = contested.then(|| (super::lease(NAME), Arc::<Vitals>::default()));
+    let contested = contested.map(|address| {
+        let election = Election { address: Some(address), ..super::lease(NAME) };
+        (election, Arc::<Vitals>::default())
+    });
     run_elected(NAME, contested, &identities, clock::Real::shared(), stop, run).await
 }
 

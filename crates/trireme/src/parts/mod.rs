@@ -30,6 +30,7 @@ fn lease(name: &str) -> Election {
         name: name.to_owned(),
         identity: format!("{}_{}", host_name().unwrap_or_else(|| "localhost".to_owned()), uuid::Uuid::new_v4()),
         timings: Timings::default(),
+        address: None,
     }
 }
 

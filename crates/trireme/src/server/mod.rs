@@ -14,11 +14,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use informer::election::Election;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::cli::{Engine, Server as Options, Store as StoreOptions};
-use crate::component::Components;
+use crate::component::{Components, Failure};
 use crate::parts::{self, Identities};
 use crate::servers::{Directory, Managed};
 use crate::signals::Signals;
@@ -152,13 +153,15 @@ pub async fn run(mut options: Options) -> Result<(), Error> {
 
     let mut components = Components::reporting(parts);
     let identities = Identities::InProcess(server.handler());
-    start_parts(&mut components, &options, &identities, &keys);
+    let place = SocketAddr::new(advertise, server.address.port());
+    let contested = (options.store.store == Engine::Etcd).then_some(place);
+    start_parts(&mut components, &options, &identities, &keys, contested);
     start_member(&mut components, &opened, admission.as_deref(), &identities);
     certificates::start(&mut components, certificates, (&data_dir, wanted), server.address, opened.member());
-    start_balancer(&mut components, &options, server.address.port(), &identities);
+    start_balancer(&mut components, &options, server.address.port(), &identities, contested);
     start_backups(&mut components, &options.backups, backups);
     let cluster = agent_cluster(&options, service_address);
-    let joined_at = format!("https://{}", SocketAddr::new(advertise, server.address.port()));
+    let joined_at = format!("https://{place}");
     let believed = gates.believed(&keys);
     start_addons(&mut components, &options, joined_at, cluster.clone(), &identities, (&keys, believed))?;
     start_agent(&mut components, &options, advertise, cluster, &identities, &keys);
@@ -281,16 +284,24 @@ fn is_unavailable(error: &apiserver::Error) -> bool {
     }
 }
 
-/// Starts what watches the API. An embedded store has one server, so nobody can contest its parts; an etcd may have many.
-fn start_parts(components: &mut Components, options: &Options, identities: &Identities, keys: &Arc<pki::Cluster>) {
-    let contested = options.store.store == Engine::Etcd;
+/// Starts what watches the API. An embedded store has one server, so nobody can contest its parts; an etcd may have many, to whom this one says where it is.
+fn start_parts(
+    components: &mut Components,
+    options: &Options,
+    identities: &Identities,
+    keys: &Arc<pki::Cluster>,
+    contested: Option<SocketAddr>,
+) {
     if !options.disable_controller_manager {
         let (controllers, range) = (options.controllers.clone(), options.service_cluster_ip_range.clone());
         let (identities, signing) = (identities.clone(), parts::signing::Signing::of_cluster(keys));
         components.start("kube-controller-manager", move |stop| {
             let (controllers, range) = (controllers.clone(), range.clone());
             let (identities, signing) = (identities.clone(), signing.clone());
-            let contested = contested.then(|| (parts::controllers::election(), Arc::default()));
+            let contested = contested.map(|address| {
+                let election = Election { address: Some(address), ..parts::controllers::election() };
+                (election, Arc::default())
+            });
             async move { parts::controllers::run(controllers, &range, identities, signing, contested, stop).await }
         });
     }
@@ -300,7 +311,11 @@ fn start_parts(components: &mut Components, options: &Options, identities: &Iden
             let (file, identities) = (file.clone(), identities.clone());
             async move {
                 let configuration = parts::scheduler::configuration(file.as_deref())?;
-                let election = contested.then(|| parts::scheduler::election(&configuration)).transpose()?;
+                let own = |address| {
+                    let election = parts::scheduler::election(&configuration)?;
+                    Ok::<_, Failure>(Election { address: Some(address), ..election })
+                };
+                let election = contested.map(own).transpose()?;
                 parts::scheduler::run(configuration, identities, election, Arc::default(), stop).await
             }
         });
@@ -308,11 +323,16 @@ fn start_parts(components: &mut Components, options: &Options, identities: &Iden
 }
 
 /// Starts the load balancer, unless another one is wanted.
-fn start_balancer(components: &mut Components, options: &Options, port: u16, identities: &Identities) {
+fn start_balancer(
+    components: &mut Components,
+    options: &Options,
+    port: u16,
+    identities: &Identities,
+    contested: Option<SocketAddr>,
+) {
     if options.disable_service_lb {
         return;
     }
-    let contested = options.store.store == Engine::Etcd;
     let reserved = vec![port, options.agent.kubelet_port, parts::agent::PROXY_HEALTH_PORT];
     let identities = identities.clone();
     components

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use apiserver::joining::Joining;
 use client::Client;
@@ -15,7 +16,7 @@ use k8s_openapi::api::core::v1::Secret;
 use machinery::status::{ApiError, Reason};
 use rules::names::{BOOTSTRAP_TOKEN_PREFIX, VERSION};
 use serde_json::Value;
-use store::etcd::{Etcd, Members};
+use store::etcd::{Etcd, Member, Members};
 
 use super::join::{Answer, Request, Sealing};
 use super::member::Peer;
@@ -23,6 +24,10 @@ use super::settings::Settings;
 
 /// Where a token's Secret says who used it.
 const USED: &str = "trireme-server";
+/// Between two looks whether etcd takes in another member.
+const LOOK: Duration = Duration::from_millis(100);
+/// After so long it is not the last member's coming that it waits for.
+const HEALTHY: Duration = Duration::from_secs(15);
 
 pub struct Admission {
     pub pki: PathBuf,
@@ -97,7 +102,6 @@ impl Admission {
 
 /// Lets the member into etcd, without a vote. The answer is all that there are then. Once more for the same one changes nothing.
 async fn enrol(members: &Members, new: &Peer) -> Result<Vec<Peer>, ApiError> {
-    let unavailable = |error: store::Error| ApiError::unavailable(format!("etcd: {error}")).retry_after(1);
     let mut all = members.list(true).await.map_err(unavailable)?;
     let found = all.iter().find(|member| member.peer_urls.contains(&new.peer_url));
     match found {
@@ -110,7 +114,7 @@ async fn enrol(members: &Members, new: &Peer) -> Result<Vec<Peer>, ApiError> {
             );
             return Err(ApiError::new(Reason::Conflict, message));
         }
-        None => all = members.add_learner(&new.peer_url).await.map_err(unavailable)?,
+        None => all = added(members, &new.peer_url).await?,
     }
     let peer = |member: store::etcd::Member| {
         let first = |urls: Vec<String>| urls.into_iter().next().unwrap_or_default();
@@ -120,6 +124,24 @@ async fn enrol(members: &Members, new: &Peer) -> Result<Vec<Peer>, ApiError> {
     };
     // Another one that was let in and has not started has no name, by which alone it could be told of.
     Ok(all.into_iter().map(peer).filter(|peer| !peer.name.is_empty()).collect())
+}
+
+/// Lets a member in, as soon as etcd takes anybody in: whoever asked would have to ask again and again, later each time.
+async fn added(members: &Members, peer_url: &str) -> Result<Vec<Member>, ApiError> {
+    let adding = async {
+        loop {
+            match members.add_learner(peer_url).await.map_err(unavailable)? {
+                Some(all) => return Ok(all),
+                None => tokio::time::sleep(LOOK).await,
+            }
+        }
+    };
+    let unhealthy = |_| Err(ApiError::unavailable("etcd: its members are not in touch with each other").retry_after(1));
+    tokio::time::timeout(HEALTHY, adding).await.unwrap_or_else(unhealthy)
+}
+
+fn unavailable(error: store::Error) -> ApiError {
+    ApiError::unavailable(format!("etcd: {error}")).retry_after(1)
 }
 
 fn used(token: &str) -> ApiError {

@@ -21,8 +21,10 @@ use crate::server::Error;
 
 /// The members that were last seen.
 const SEEN: &str = "members.json";
+/// Before another try where nobody could say.
+const AGAIN: Duration = Duration::from_millis(800);
 /// Between two looks whether a new member has caught up.
-const LOOK: Duration = Duration::from_millis(200);
+const LOOK: Duration = Duration::from_millis(50);
 
 /// A member as others have to know it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -236,7 +238,7 @@ impl Managed {
                 // Without a majority nobody can say so; then this one waits for it as everybody does.
                 Err(error) => {
                     tracing::warn!("etcd: {error}; trying again");
-                    tokio::time::sleep(LOOK * 4).await;
+                    tokio::time::sleep(AGAIN).await;
                 }
                 Ok(None) => {
                     let message = format!(

@@ -5,6 +5,7 @@ mod balancer;
 mod certificates;
 mod custom;
 mod devices;
+mod election;
 mod jobs;
 mod migration;
 mod protection;

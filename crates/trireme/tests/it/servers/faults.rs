@@ -1,7 +1,7 @@
 //! Three servers and two nodes under load while servers, members of etcd and agents are killed, frozen, cut off both ways and one way, and left without room on
 //! their disks: nothing acknowledged is lost, every key's history is explainable one operation after the other, watchers miss, repeat and reorder nothing, nor
 //! list again, and pods go on running and answering. Short as a test, 200 faults as `make soak`, which also says how long writers had to wait at most; a failure
-//! names its seed, which `TRIREME_SEED` takes.
+//! names its seed, which `TRIREME_SEED` takes; `TRIREME_FAULTS` says how many faults instead, for a long run in pieces.
 //!
 //! Clocks are not set wrong: all machines here share the one of the kernel (time namespaces have no wall clock of their own), and a library that lies to programs
 //! lies to none that ask the kernel themselves, as etcd does.
@@ -99,8 +99,10 @@ fn soak() -> bool {
     std::env::var_os("TRIREME_SOAK").is_some()
 }
 
+/// Each kind once, 200 as `make soak`, or as many as `TRIREME_FAULTS` says.
 fn faults() -> usize {
-    if soak() { 200 } else { FAULTS.len() }
+    let given = std::env::var("TRIREME_FAULTS").ok().and_then(|faults| faults.parse().ok());
+    given.unwrap_or(if soak() { 200 } else { FAULTS.len() })
 }
 
 fn seed() -> u64 {
