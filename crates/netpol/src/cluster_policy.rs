@@ -27,6 +27,8 @@ pub struct ClusterNetworkPolicy {
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: Value,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub status: Value,
 }
 
 impl k8s_openapi::Resource for ClusterNetworkPolicy {

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 
 use crate::cluster_policy::{Action, ClusterPolicy, Tier};
 use crate::model::{Alike, Direction, Labels, NodeFacts, Peer, PodFacts, Policy, PolicyName, Rule, addresses_of};
+use rules::network_policies::{self, Doubt, NamedPort};
 use rules::protocol::Protocol;
 
 /// One end of a connection: a pod, or just an address.
@@ -158,37 +159,21 @@ fn matches(
     })
 }
 
-/// What a policy says that nobody can have meant.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Doubt {
-    #[error("selects no pod")]
-    SelectsNothing,
-    #[error("names port {0:?} of {protocol}, which none of the pods it is about has", protocol = .1.as_str())]
-    NoSuchPort(String, Protocol),
-}
-
 /// What is doubtful about a policy while these pods are there.
 pub fn doubts(policy: &Policy, pods: &[PodFacts]) -> Vec<Doubt> {
     let selected: Vec<&PodFacts> =
         pods.iter().filter(|pod| policy.selects(&pod.alike.namespace, &pod.alike.labels)).collect();
-    let mut doubts = Vec::new();
-    if selected.is_empty() {
-        doubts.push(Doubt::SelectsNothing);
-    }
-    for direction in Direction::BOTH {
-        for (name, protocol) in policy.rules(direction).into_iter().flatten().flat_map(|rule| &rule.named) {
-            let has = |pod: &PodFacts| pod.alike.ports.contains_key(&(name.clone(), *protocol));
-            // What goes out is to a port of the other end, whoever that may be.
-            let found = match direction {
-                Direction::Ingress => selected.is_empty() || selected.iter().any(|pod| has(pod)),
-                Direction::Egress | Direction::Node => pods.iter().any(has),
-            };
-            if !found {
-                doubts.push(Doubt::NoSuchPort(name.clone(), *protocol));
-            }
-        }
-    }
-    doubts
+    let [ingress, egress] = Direction::BOTH.map(|direction| {
+        let rules = policy.rules(direction).into_iter().flatten();
+        rules.flat_map(|rule| rule.named.clone()).collect::<Vec<NamedPort>>()
+    });
+    let has = |pod: &PodFacts, port: &NamedPort| pod.alike.ports.contains_key(port);
+    network_policies::doubts(
+        !selected.is_empty(),
+        [&ingress, &egress],
+        |port| selected.iter().any(|pod| has(pod, port)),
+        |port| pods.iter().any(|pod| has(pod, port)),
+    )
 }
 
 #[cfg(test)]

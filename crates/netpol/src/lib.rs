@@ -4,7 +4,8 @@
 //! `ruleset` what the same policies allow, [`definition`] where the cluster's policies come from, whose definition users install or do not. An [`engine`] puts the decision into the kernel. There are two, which judge at the same place and pass the same tests: nftables rules
 //! (`table`: rules that never change, and the text and bytes of their [`elements`]; `blocks`: how ranges of addresses become parts) and programs
 //! of our own ([`ebpf`]); [`probe`] finds out which of them costs packets less. `sync` watches and applies. `explain` says why, `flow` reads the kernel's log of verdicts, and
-//! `telling` says which policies those follow from, `drops` which of them become Events.
+//! `telling` says which policies those follow from, `drops` which of them become Events. [`status`] says in a policy of the cluster
+//! whether it was understood.
 //!
 //! Rules, programs and maps live in the kernel: they outlive this process, and the next one replaces them without a gap.
 //!
@@ -29,6 +30,7 @@ mod port;
 pub mod ports;
 pub mod probe;
 mod ruleset;
+pub mod status;
 mod sync;
 pub mod table;
 mod telling;

@@ -375,8 +375,12 @@ fn listen(known: &Known, inbox: &Arc<Inbox>) {
     });
     let note = inbox.clone();
     known.cluster.subscribe(move |change| {
-        let name = change.object().metadata.name.clone().unwrap_or_default();
-        note.note(|noted| drop(noted.cluster.insert(name, change.after().cloned())));
+        // What became of a policy is no part of it.
+        let spec = |policy: Option<&Arc<ClusterNetworkPolicy>>| policy.map(|policy| policy.spec.clone());
+        if spec(change.before()) != spec(change.after()) {
+            let name = change.object().metadata.name.clone().unwrap_or_default();
+            note.note(|noted| drop(noted.cluster.insert(name, change.after().cloned())));
+        }
     });
     let note = inbox.clone();
     known.namespaces.subscribe(move |change| {

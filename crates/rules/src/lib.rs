@@ -13,6 +13,7 @@ pub mod flow_control;
 pub mod migration;
 pub mod names;
 pub mod network_disks;
+pub mod network_policies;
 pub mod owners;
 pub mod pod_resources;
 pub mod pod_spec;

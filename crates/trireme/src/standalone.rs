@@ -155,7 +155,8 @@ pub async fn controller_manager(options: ControllerManager) -> Result<(), Failur
         &options.service_cluster_ip_range,
         identities,
         parts::signing::Signing::of_files(&options.keys)?,
-        contested,
+        // Whose network policies are enforced by whom is not known here.
+        (contested, false),
         stop.clone(),
     )
     .await?;

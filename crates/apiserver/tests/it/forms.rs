@@ -87,6 +87,54 @@ async fn owners_given_twice_count_once() {
 }
 
 #[tokio::test]
+async fn policies_that_nobody_can_have_meant_are_taken_with_a_warning() {
+    let server = Server::default().await;
+    let pod = |name: &str, host: bool| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}}, "spec": {
+            "hostNetwork": host,
+            "initContainers": [{"name": "s", "image": "i", "restartPolicy": "Always", "ports": [{"name": "side", "containerPort": 81}]}],
+            "containers": [{"name": "c", "image": "i", "ports": [{"name": "web", "containerPort": 80}]}]}})
+    };
+    for (name, host) in [("web", false), ("host", true)] {
+        let made = server.post("/api/v1/namespaces/default/pods", &pod(name, host)).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    let path = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
+    let ports = |name: &str| json!([{"ports": [{"port": name}]}]);
+    let missing = |name: &str| {
+        format!("NetworkPolicy \"p\" names port \"{name}\" of TCP, which none of the pods it is about has")
+    };
+    let nothing = || "NetworkPolicy \"p\" selects no pod".to_owned();
+    for (app, ingress, egress, want) in [
+        ("web", ports("web"), ports("side"), vec![]),
+        ("web", ports("wbe"), ports("sdie"), vec![missing("wbe"), missing("sdie")]),
+        ("wbe", ports("wbe"), ports("web"), vec![nothing()]),
+        // It has its node's addresses, of which policies do not speak.
+        ("host", json!([]), json!([]), vec![nothing()]),
+    ] {
+        let policy = json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "p"},
+            "spec": {"podSelector": {"matchLabels": {"app": app}}, "policyTypes": ["Ingress", "Egress"], "ingress": ingress, "egress": egress}});
+        let mut made = server.post(path, &policy).await;
+        assert_eq!((made.status, made.warnings()), (201, want.clone()), "{}", made.text());
+        made = server.get(&format!("{path}/p")).await;
+        let mut again = made.json();
+        again["metadata"]["labels"] = json!({"a": "b"});
+        let put = server
+            .send(Method::PUT, &format!("{path}/p"), &[("content-type", "application/json")], again.to_string())
+            .await;
+        assert_eq!((put.status, put.warnings().len()), (200, 0), "what it says is as it was: {}", put.text());
+        again = put.json();
+        again["spec"]["podSelector"] = json!({"matchLabels": {"app": "nobody"}});
+        let put = server
+            .send(Method::PUT, &format!("{path}/p"), &[("content-type", "application/json")], again.to_string())
+            .await;
+        assert_eq!(put.warnings().first(), Some(&nothing()), "{}", put.text());
+        server.send(Method::DELETE, &format!("{path}/p"), &[], "").await;
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn events_of_the_newer_group_are_stricter() {
     let server = Server::default().await;
     let event = json!({

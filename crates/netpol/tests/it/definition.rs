@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use client::{DeleteOptions, Gvr, Patch};
+use client::{Client, DeleteOptions, Gvr, Patch};
+use informer::Informers;
 use netpol::Kind;
 use netpol::cluster_policy::{ClusterNetworkPolicy, DEFINITION};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::agent::{Agent, attach, begin, until};
 use crate::cluster::{Left, bridged, on_both_engines_async};
@@ -20,7 +22,7 @@ fn definition() -> Value {
         "spec": {
             "group": "policy.networking.k8s.io", "scope": "Cluster",
             "names": {"kind": "ClusterNetworkPolicy", "listKind": "ClusterNetworkPolicyList", "plural": "clusternetworkpolicies", "singular": "clusternetworkpolicy", "shortNames": ["cnp"]},
-            "versions": [{"name": "v1alpha2", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+            "versions": [{"name": "v1alpha2", "served": true, "storage": true, "subresources": {"status": {}}, "schema": {"openAPIV3Schema": {
                 "type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
         },
     })
@@ -33,6 +35,9 @@ async fn the_definition_comes_and_goes_and_odd_objects_fail_closed(kind: Kind) {
     let api = server.in_process();
     begin(&api).await;
     let agent = Agent::start(&net, server.in_process(), kind);
+    let (stop, informers) = (CancellationToken::new(), Informers::new(server.in_process()));
+    let stopped = stop.clone();
+    let statuses = tokio::spawn(async move { netpol::status::run(&informers, stopped).await });
     attach(&api, &agent, 2).await;
     assert_eq!(net.ask("pod1", "10.1.0.2:80"), "pod0 10.1.0.3", "pods start without the kind");
     let definitions = api.dynamic(&Gvr::new("apiextensions.k8s.io", "v1", "customresourcedefinitions"));
@@ -60,6 +65,18 @@ async fn the_definition_comes_and_goes_and_odd_objects_fail_closed(kind: Kind) {
             let unknown = json!({"tier": "Admin", "priority": 0, "subject": {"namespaces": {}}, "ingress": [{"action": "Deny", "from": [{"planets": {}}]}]});
             api.create(&made("unknown", unknown)).await.unwrap();
             until(|| net.ask("pod1", "10.1.0.2:80"), |said| said == "silence");
+            // Each says in its status what was made of it.
+            said(&api, "deny", 2, "True", "every rule is enforced as it is written").await;
+            said(&api, "unknown", 1, "False", "ingress rule 1 denies everything: it has a peer that cannot be read")
+                .await;
+            said(
+                &api,
+                "number",
+                1,
+                "False",
+                "its tier, priority or subject cannot be read: what it denies is denied to all pods",
+            )
+            .await;
         }
         // With the definition go its objects, and what they said.
         definitions.delete("", DEFINITION, &DeleteOptions::default()).await.unwrap();
@@ -71,5 +88,17 @@ async fn the_definition_comes_and_goes_and_odd_objects_fail_closed(kind: Kind) {
             tokio::task::yield_now().await;
         }
     }
+    stop.cancel();
+    statuses.await.unwrap();
     server.stop().await;
+}
+
+/// Waits until a generation of a policy says this of itself.
+async fn said(api: &Client, name: &str, generation: i64, status: &str, message: &str) {
+    let wanted = json!([generation, status, message]);
+    testkit::object::<ClusterNetworkPolicy>(api, "", name, message, |policy| {
+        let condition = policy.map(|policy| policy.status["conditions"][0].clone()).unwrap_or_default();
+        json!([condition["observedGeneration"], condition["status"], condition["message"]]) == wanted
+    })
+    .await;
 }

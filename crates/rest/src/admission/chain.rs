@@ -10,9 +10,9 @@ use machinery::status::ApiError;
 use super::settings::Plugin;
 use super::subject::Subject;
 use super::{
-    Admission, Request, certificates, defaults, limit_ranger, namespace_lifecycle, namespaces, node_restriction,
-    owner_references, pod_security, pod_tolerations, priority, rbac_escalation, resize, runtime_class, service_account,
-    storage, tolerations,
+    Admission, Request, certificates, defaults, limit_ranger, namespace_lifecycle, namespaces, network_policy,
+    node_restriction, owner_references, pod_security, pod_tolerations, priority, rbac_escalation, resize,
+    runtime_class, service_account, storage, tolerations,
 };
 use crate::verbs::Api;
 
@@ -161,6 +161,13 @@ pub static VALIDATING: &[(Option<Plugin>, Validate)] = &[
         }),
     ),
     (None, Validate::Now(|write, _| priority::keep_system_classes(write.request))),
+    (
+        None,
+        Validate::Now(|write, new| {
+            network_policy::warn(write.api, write.request, new, write.old);
+            Ok(())
+        }),
+    ),
     (
         Some(Plugin::NamespaceLifecycle),
         Validate::Now(|write, _| namespace_lifecycle::validate(write.api, write.request)),

@@ -15,6 +15,7 @@ mod limit_ranger;
 mod matching;
 mod namespace_lifecycle;
 mod namespaces;
+mod network_policy;
 mod node_restriction;
 mod owner_references;
 pub mod pod_security;

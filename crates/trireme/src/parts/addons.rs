@@ -71,8 +71,8 @@ pub async fn ensure_storage_class(client: &Client) -> Result<(), Failure> {
     made(client.create(&controllers::default_storage_class()).await)
 }
 
-/// Lets nodes read what network policies are made of. They speak of all pods, so a node that enforces them has to know all pods, as
-/// the agents of other networks do; the Node authorizer alone would show it none but its own.
+/// Lets nodes read what network policies are made of, and whoever leads say what became of the cluster's. Policies speak of all pods, so a node that enforces
+/// them has to know all pods, as the agents of other networks do; the Node authorizer alone would show it none but its own.
 pub async fn ensure_network_policy(client: &Client) -> Result<(), Failure> {
     let rules = json!([
         {"apiGroups": [""], "resources": ["pods", "namespaces", "nodes"], "verbs": ["list", "watch"]},
@@ -85,7 +85,15 @@ pub async fn ensure_network_policy(client: &Client) -> Result<(), Failure> {
         {"apiGroup": RBAC, "kind": "Group", "name": "system:nodes"},
         {"apiGroup": RBAC, "kind": "User", "name": "system:network-policy"},
     ]);
-    grant(client, "trireme:network-policy", rules, subjects).await
+    grant(client, "trireme:network-policy", rules, subjects).await?;
+    let rules = json!([
+        {"apiGroups": ["policy.networking.k8s.io"], "resources": ["clusternetworkpolicies"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["policy.networking.k8s.io"], "resources": ["clusternetworkpolicies/status"], "verbs": ["patch"]},
+        {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ["list", "watch"]},
+    ]);
+    let user = format!("system:{}", super::controllers::POLICIES);
+    let subjects = json!([{"apiGroup": RBAC, "kind": "User", "name": user}]);
+    grant(client, &user, rules, subjects).await
 }
 
 /// Lets the provisioner of directories tell nodes to remove them: of all that a kubelet does, that alone is asked for by `DELETE`.

@@ -161,7 +161,7 @@ impl Options {
     }
 
     /// Whether network policies are ours to enforce: not where somebody else's CNI sees to pods.
-    fn enforces_policies(&self) -> bool {
+    pub fn enforces_policies(&self) -> bool {
         self.pod_network != PodNetwork::None && !self.disable_network_policy
     }
 

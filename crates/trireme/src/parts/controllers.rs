@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controllers::Config;
-use informer::clock;
 use informer::election::Election;
+use informer::{Informers, clock};
 use ipnet::IpNet;
 use tokio_util::sync::CancellationToken;
 
@@ -49,17 +49,19 @@ pub struct Options {
     pub node_cidr_mask_size_ipv6: Option<u8>,
 }
 
-/// Runs the controllers until it is stopped; where others may run them too, only while this is the one who leads.
+/// Runs the controllers until it is stopped; where others may run them too, only while this is the one who leads. Where network policies are ours to enforce,
+/// whoever leads says as well what became of those of the cluster.
 pub async fn run(
     options: Options,
     service_ranges: &[IpNet],
     identities: Identities,
     signing: Signing,
-    contested: Option<(Election, Arc<Vitals>)>,
+    (contested, policies): (Option<(Election, Arc<Vitals>)>, bool),
     stop: CancellationToken,
 ) -> Result<(), Failure> {
     let clock = clock::Real::shared();
-    let run = async |stop, fence: Option<informer::election::Fence>| {
+    let run = async |stop: CancellationToken, fence: Option<informer::election::Fence>| {
+        let statuses = fenced(identities.component(POLICIES), fence.clone());
         let (accounts, own) = (identities.clone(), fence.clone());
         let clients = Arc::new(move |name: &str| fenced(accounts.controller(name), own.clone()));
         let mut config = Config::new(clients, fenced(identities.component(NAME), fence), clock.clone());
@@ -76,7 +78,21 @@ pub async fn run(
         config.cluster_ca = signing.bundle;
         config.signer = signing.certificates;
         config.tokens = signing.tokens;
-        Ok(controllers::run(config, stop).await?)
+        let informers = Informers::with_clock(statuses, clock.clone());
+        // Whatever ends the controllers ends it as well.
+        let over = stop.child_token();
+        let told = async {
+            if policies {
+                netpol::status::run(&informers, over.clone()).await;
+            }
+        };
+        let controlled = async {
+            let ended = controllers::run(config, stop).await;
+            over.cancel();
+            ended
+        };
+        let (ended, ()) = tokio::join!(controlled, told);
+        Ok(ended?)
     };
     run_elected(NAME, contested, &identities, clock.clone(), stop, run).await
 }
@@ -88,6 +104,8 @@ pub fn election() -> Election {
 
 /// Its name, and that of its lease.
 pub const NAME: &str = "kube-controller-manager";
+/// Who says what became of the cluster's network policies.
+pub const POLICIES: &str = "cluster-network-policy";
 /// Where upstream's serves health and figures.
 pub const PORT: u16 = 10257;
 

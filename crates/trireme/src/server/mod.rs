@@ -295,6 +295,7 @@ fn start_parts(
     if !options.disable_controller_manager {
         let (controllers, range) = (options.controllers.clone(), options.service_cluster_ip_range.clone());
         let (identities, signing) = (identities.clone(), parts::signing::Signing::of_cluster(keys));
+        let policies = options.agent.enforces_policies() && !options.disable_addons;
         components.start("kube-controller-manager", move |stop| {
             let (controllers, range) = (controllers.clone(), range.clone());
             let (identities, signing) = (identities.clone(), signing.clone());
@@ -302,7 +303,10 @@ fn start_parts(
                 let election = Election { address: Some(address), ..parts::controllers::election() };
                 (election, Arc::default())
             });
-            async move { parts::controllers::run(controllers, &range, identities, signing, contested, stop).await }
+            async move {
+                let contested = (contested, policies);
+                parts::controllers::run(controllers, &range, identities, signing, contested, stop).await
+            }
         });
     }
     if !options.disable_scheduler {
