@@ -25,6 +25,38 @@ pub fn from_storage(
     Object::from_value(&converted, object.revision(), fields).map(Arc::new).map_err(ApiError::internal)
 }
 
+/// An object that somebody else stored, upstream's API server for example, in the version in which it is stored here, with what is filled in where nothing is
+/// said: whoever keeps protobuf keeps less than what clients are shown.
+pub fn to_storage(storage: &Facts, mut object: Value) -> Value {
+    let (was, will) = (value::text(&object, "apiVersion").to_owned(), storage.api_version());
+    let group = |version: &str| version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
+    if group(&was) != group(&will) || value::text(&object, "kind") != &*storage.kind {
+        return object;
+    }
+    if was != will {
+        convert(storage, &was, &will, &mut object);
+    }
+    if let Some(of) = storage.ty {
+        machinery::schema::default(&mut object, of.def());
+    }
+    crate::strategy(&storage.group, &storage.kind).default(&mut object);
+    if let Some(of) = storage.ty {
+        machinery::schema::complete(&mut object, of.def());
+    }
+    object
+}
+
+fn convert(to: &Facts, was: &str, will: &str, object: &mut Value) {
+    let row = crate::kind(&to.group, &to.kind);
+    if let Some(conversion) = row.and_then(|row| row.conversion(was, will)) {
+        (conversion.convert)(object);
+    }
+    value::set(object, "apiVersion", will);
+    if let Some(of) = to.ty {
+        machinery::schema::complete(object, of.def());
+    }
+}
+
 /// A watch event as the client asked for it.
 pub fn event(storage: &Facts, to: &Facts, event: WatchEvent, fields: &FieldPaths) -> WatchEvent {
     let convert = |object, make: fn(Arc<Object>) -> WatchEvent| match from_storage(storage, to, object, fields) {
@@ -44,15 +76,7 @@ pub fn between(from: &Facts, to: &Facts, mut object: Value) -> Value {
     if is_same(from, to) {
         return object;
     }
-    let (was, will) = (from.api_version(), to.api_version());
-    let row = crate::kind(&from.group, &from.kind);
-    if let Some(conversion) = row.and_then(|row| row.conversion(&was, &will)) {
-        (conversion.convert)(&mut object);
-    }
-    value::set(&mut object, "apiVersion", will);
-    if let Some(of) = to.ty {
-        machinery::schema::complete(&mut object, of.def());
-    }
+    convert(to, &from.api_version(), &to.api_version(), &mut object);
     object
 }
 

@@ -55,7 +55,7 @@ impl Object {
             if !foreign.is_object() {
                 return Err(serde_json::Error::custom("not an object").into());
             }
-            return Self::from_stored(encode(&foreign), revision, fields);
+            return Self::from_stored(encode(&fields.settle(foreign)), revision, fields);
         };
         let mut deserializer = serde_json::Deserializer::from_slice(&json);
         let meta = Arc::new(extract(&mut deserializer, fields)?);

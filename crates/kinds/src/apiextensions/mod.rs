@@ -8,4 +8,5 @@ use crate::kind::Kind;
 pub const KINDS: &[Kind] = &[Kind::new("customresourcedefinitions", "CustomResourceDefinition")
     .strategy(&custom_resource_definition::Definitions)
     .columns(&custom_resource_definition::columns::TABLE)
+    .converted(&custom_resource_definition::convert::CONVERSIONS)
     .stored_at("apiextensions.k8s.io/customresourcedefinitions")];

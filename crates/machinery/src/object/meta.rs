@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::Error;
+use crate::Value;
 
 /// A field of a kind that field selectors can name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +65,17 @@ pub struct FieldPaths {
     labels: Vec<Arc<str>>,
     /// The keys on the way to each place where one of the fields may be, in their order.
     split: Vec<Vec<Box<str>>>,
+    settle: Option<Settle>,
+}
+
+/// Brings an object that somebody else stored into the version in which objects of its kind are stored here.
+#[derive(Clone)]
+struct Settle(Arc<dyn Fn(Value) -> Value + Send + Sync>);
+
+impl std::fmt::Debug for Settle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Settle")
+    }
 }
 
 impl FieldPaths {
@@ -71,7 +83,19 @@ impl FieldPaths {
         let split =
             fields.iter().flat_map(Field::paths).map(|path| path.split('.').map(Into::into).collect()).collect();
         let labels = fields.iter().map(|field| Arc::from(&*field.label)).collect();
-        Self { fields: fields.to_vec(), labels, split }
+        Self { fields: fields.to_vec(), labels, split, settle: None }
+    }
+
+    /// The same of a kind whose objects may have been stored by others, in another version: what brings them into ours.
+    pub fn settling(self, settle: impl Fn(Value) -> Value + Send + Sync + 'static) -> Self {
+        Self { settle: Some(Settle(Arc::new(settle))), ..self }
+    }
+
+    pub(super) fn settle(&self, foreign: Value) -> Value {
+        match &self.settle {
+            Some(Settle(settle)) => settle(foreign),
+            None => foreign,
+        }
     }
 
     /// The field that selectors call so.

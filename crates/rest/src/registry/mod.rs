@@ -122,7 +122,9 @@ impl Registry {
             let prefix = prefix(facts);
             if !layout.iter().any(|(known, _)| *known == prefix) {
                 let strategy = kinds::strategy(&facts.group, &facts.kind);
+                let storage = storage_version(facts);
                 let fields = FieldPaths::new(strategy.fields());
+                let fields = fields.settling(move |object| kinds::convert::to_storage(storage, object));
                 layout.push((prefix, Keeping { fields, packed: strategy.flags().is_long }));
             }
         }

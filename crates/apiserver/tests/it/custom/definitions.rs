@@ -269,3 +269,63 @@ async fn what_is_wrong_with_metadata_is_found_as_often_as_upstream_looks() {
     }
     server.stop().await;
 }
+
+/// Puts an object into the store as another server would, which begins with the kind.
+async fn stored_by_another(server: &Server, key: &str, kind: &str, version: &str, rest: &str) {
+    let text = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",{rest}}}\n");
+    let op = store::Op::Put { value: bytes::Bytes::from(text), ttl: None };
+    let expect = store::Expect::Absent;
+    let txn = store::Txn { key: key.into(), expect, op, write: None, note: Default::default() };
+    let outcome = store::Store::txn(server.store(), txn).await.expect("the store is well");
+    assert!(matches!(outcome, store::Outcome::Committed(_)), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn what_upstream_stores_in_versions_of_its_own_is_read() {
+    let server = Server::default().await;
+    let names = r#"{"plural":"ships","singular":"ship","kind":"Ship","listKind":"ShipList"}"#;
+    let rest = format!(
+        r#""metadata":{{"name":"ships.harbour.example.com","uid":"u","creationTimestamp":"2026-01-01T00:00:00Z"}},"spec":{{
+        "group":"harbour.example.com","version":"v1","names":{names},"scope":"Namespaced","preserveUnknownFields":false,
+        "validation":{{"openAPIV3Schema":{{"type":"object","properties":{{"spec":{{"type":"object","properties":{{"size":{{"type":"integer"}}}}}}}}}}}},
+        "versions":[{{"name":"v1","served":true,"storage":true}}],"additionalPrinterColumns":[{{"name":"Size","type":"integer","JSONPath":".spec.size"}}],
+        "conversion":{{"strategy":"None"}}}},"status":{{"conditions":[],"acceptedNames":{names},"storedVersions":["v1"]}}"#
+    );
+    let key = "/registry/apiextensions.k8s.io/customresourcedefinitions/ships.harbour.example.com";
+    stored_by_another(&server, key, "CustomResourceDefinition", "apiextensions.k8s.io/v1beta1", &rest).await;
+    established(&server, &ships(json!([]))).await;
+    let definition = server.get(&format!("{DEFINITIONS}/ships.harbour.example.com")).await.json();
+    assert_eq!(definition["apiVersion"], "apiextensions.k8s.io/v1");
+    assert_eq!(definition["spec"]["versions"][0]["additionalPrinterColumns"][0]["jsonPath"], ".spec.size");
+    let ship = |spec: Value| json!({"apiVersion": "harbour.example.com/v1", "kind": "Ship", "metadata": {"name": "a"}, "spec": spec});
+    let path = "/apis/harbour.example.com/v1/namespaces/default/ships";
+    assert_eq!(server.post(path, &ship(json!({"size": "large"}))).await.status, 422, "its schema holds");
+    assert_eq!(server.post(path, &ship(json!({"size": 7}))).await.json()["spec"]["size"], 7);
+    // A version that is served here too, and not the one in which its objects are stored here.
+    let bundle =
+        r#""metadata":{"name":"b","uid":"v","creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"trustBundle":"x"}"#;
+    stored_by_another(
+        &server,
+        "/registry/clustertrustbundles/b",
+        "ClusterTrustBundle",
+        "certificates.k8s.io/v1beta1",
+        bundle,
+    )
+    .await;
+    let path = "/apis/certificates.k8s.io/v1/clustertrustbundles/b";
+    testkit::eventually("the bundle is read", async { while server.get(path).await.status != 200 {} }).await;
+    assert_eq!(server.get(path).await.json()["apiVersion"], "certificates.k8s.io/v1");
+    // What is not kept in protobuf is shown all the same.
+    let claim = r#"{"metadata":{"name":"d"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}"#;
+    let set = format!(
+        r#""metadata":{{"name":"s","namespace":"default","uid":"w","creationTimestamp":"2026-01-01T00:00:00Z"}},"spec":{{"serviceName":"s",
+        "selector":{{"matchLabels":{{"a":"b"}}}},"template":{{"metadata":{{"labels":{{"a":"b"}}}},"spec":{{"containers":[{{"name":"c","image":"i"}}]}}}},
+        "volumeClaimTemplates":[{claim}]}}"#
+    );
+    stored_by_another(&server, "/registry/statefulsets/default/s", "StatefulSet", "apps/v1", &set).await;
+    let path = "/apis/apps/v1/namespaces/default/statefulsets/s";
+    testkit::eventually("the set is read", async { while server.get(path).await.status != 200 {} }).await;
+    let claim = server.get(path).await.json()["spec"]["volumeClaimTemplates"][0].clone();
+    assert_eq!((&claim["apiVersion"], &claim["kind"]), (&json!("v1"), &json!("PersistentVolumeClaim")));
+    server.stop().await;
+}

@@ -4,6 +4,7 @@
 
 pub mod columns;
 mod conversion;
+pub mod convert;
 #[cfg(test)]
 mod goldens;
 mod internal;
