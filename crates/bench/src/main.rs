@@ -27,6 +27,7 @@ mod servers;
 mod services;
 mod stalls;
 mod storage;
+mod usage;
 mod versus;
 mod watches;
 mod wire;

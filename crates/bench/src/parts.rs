@@ -10,7 +10,7 @@ use crate::server::{self, ALONE};
 use crate::versus::upstream::Upstream;
 use crate::{
     Failure, Options, Target, attachments, controllers, custom, flood, gauntlet, history, kubectl, million, netpol,
-    node, page, scheduler, servers, services, stalls, start, storage, versus,
+    node, page, scheduler, servers, services, stalls, start, storage, usage, versus,
 };
 
 type Running<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>;
@@ -60,6 +60,11 @@ const PARTS: &[Part] = &[
         run: |options| Box::pin(custom_alone(options)),
     },
     Part { name: "node", about: "from apply to Running, and an idle node", run: |_| Box::pin(node::run()) },
+    Part {
+        name: "usage",
+        about: "what 110 pods use: a look of the kubelet at them, and kubectl top",
+        run: |options| Box::pin(usage::run(options)),
+    },
     Part {
         name: "storage",
         about: "from a claim to a pod with its volume",

@@ -3,6 +3,7 @@
 mod addons;
 mod audit;
 mod auth;
+mod autoscaling;
 mod backup;
 mod balancer;
 mod certificates;

@@ -26,7 +26,7 @@ static MACHINE: Mutex<()> = Mutex::const_new(());
 /// A cluster with a node on this machine, and an image for its pods.
 pub struct Machine {
     pub server: Server,
-    _network: Network,
+    network: Network,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -87,13 +87,18 @@ impl Machine {
         assert!(server.stop().await, "it stops cleanly:\n{}", server.log_text());
         server.spawn();
         server.ready().await;
-        let machine = Self { server, _network: network, _alone: alone };
+        let machine = Self { server, network: network, _alone: alone };
         machine.node_ready(name).await;
         machine
     }
 
     pub async fn node_ready(&self, name: &str) {
         testkit::object(&self.server.client(), "", name, "a ready node", is_ready).await;
+    }
+
+    /// Where the node is, as this process reaches it.
+    pub fn address(&self) -> std::net::IpAddr {
+        self.network.place().address
     }
 
     fn agent(&self) -> PathBuf {
