@@ -58,11 +58,12 @@ impl Reception {
         Ok(Self { config, clients })
     }
 
-    /// As [`Clients::believes`]. Who shows nothing is not judged, and nobody can show anything where nobody asks.
+    /// As [`Clients::believes`], of a client that shows something: who shows nothing says nothing wrong.
     pub fn believes(&self, shown: &[CertificateDer<'_>], now: Timestamp) -> Result<(), Error> {
         match &self.clients {
-            Some(clients) if !shown.is_empty() => clients.believes(shown, now),
-            _ => Ok(()),
+            _ if shown.is_empty() => Ok(()),
+            Some(clients) => clients.believes(shown, now),
+            None => Err(Error::Tls("no authority vouches for clients here".to_owned())),
         }
     }
 }
@@ -163,6 +164,7 @@ mod tests {
         assert!(clients.believes(&bob, later).is_ok() && clients.believes(&[], later).is_err());
         let nobodys = Reception::new(&issued(&ours, &server, then), "", &Handshake::default()).expect("a reception");
         assert!(nobodys.believes(&[], later).is_ok(), "nobody is asked");
+        assert!(nobodys.believes(&bob, later).is_err(), "and nobody is believed");
         assert!(Clients::new("", &Handshake::default()).is_err(), "nobody could be believed");
     }
 }
