@@ -5,7 +5,9 @@
 //! again when their files change; what cannot be read leaves the old one in use.
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +42,8 @@ pub struct Certificates {
     own: Option<Files>,
     /// Whether kubelets are shown the cluster's own.
     own_to_kubelets: bool,
+    /// Where the cluster's own is put for others to read.
+    cert_dir: Option<PathBuf>,
 }
 
 impl Certificates {
@@ -64,7 +68,11 @@ impl Certificates {
             let names = if one.names.is_empty() { names(&pair)? } else { one.names.clone() };
             named.push(Named { names, shown });
         }
+        if let Some(directory) = &settings.cert_dir {
+            leave_copy(keys, directory)?;
+        }
         Ok(Self {
+            cert_dir: settings.cert_dir.clone(),
             by_name: Arc::new(ByName { default: server.clone(), named }),
             server,
             kubelets: Shown::new(settings.kubelet_client.as_ref().unwrap_or(&keys.kubelet_client))?,
@@ -90,6 +98,20 @@ impl Certificates {
         config.tls.config = self.by_name.clone().served(&config.tls.config);
         config.kubelet_client = self.kubelets.sent(&config.kubelet_client);
     }
+}
+
+/// Puts the serving certificate, its authority and its key where `--cert-dir` wants them.
+fn leave_copy(keys: &pki::Cluster, directory: &Path) -> Result<(), Error> {
+    let failed = |error: std::io::Error| {
+        let message = format!("cannot write to {}: {error}", directory.display());
+        Error::Option { option: "cert-dir", message }
+    };
+    std::fs::create_dir_all(directory).map_err(failed)?;
+    let chain = format!("{}{}", keys.server.chain_pem, keys.authority_pem());
+    let certificate = directory.join("apiserver.crt");
+    pki::write_private(&certificate, &chain)?;
+    std::fs::set_permissions(&certificate, Permissions::from_mode(0o644)).map_err(failed)?;
+    Ok(pki::write_private(&directory.join("apiserver.key"), &keys.server.key_pem)?)
 }
 
 /// The names that a certificate is good for, where none are given for it.
@@ -167,6 +189,9 @@ impl Keeper {
         }
         if certificates.own_to_kubelets {
             certificates.kubelets.show(&keys.kubelet_client)?;
+        }
+        if let Some(directory) = &certificates.cert_dir {
+            leave_copy(&keys, directory)?;
         }
         super::write_kubeconfig(&self.data_dir, self.address, &keys, certificates.own.as_ref())?;
         if let Some((directory, etcd)) = &self.etcd {

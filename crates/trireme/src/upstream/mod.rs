@@ -80,6 +80,10 @@ pub fn translated(cli: &Command, line: Vec<OsString>) -> Result<Translated, Stri
     if let Some(program) = program {
         words.splice(0..0, defaults(program, &words));
     }
+    if name == "server" {
+        let data_dir = data_dir(&words);
+        words.splice(0..0, data_dir);
+    }
     // Only upstream's own command lines have `-v 2`; ours have `-v`, as often as wanted.
     let reading = Reading { command, whose, upstream: program.is_some() };
     reading.words(words, &mut translated)?;
@@ -116,6 +120,17 @@ fn defaults(program: &str, words: &[OsString]) -> Vec<OsString> {
     };
     let missing = DEFAULTS.iter().filter(|(whose, flag, _)| *whose == program && !given(flag));
     missing.map(|(_, flag, value)| format!("--{flag}={value}").into()).collect()
+}
+
+/// Where a server keeps what it has, if only the directory of its certificates is given: upstream's keeps nothing else.
+fn data_dir(words: &[OsString]) -> Option<OsString> {
+    let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    let value = |flag: &str| {
+        let at = words.iter().position(|word| word.split('=').next() == Some(flag))?;
+        Some(words[at].split_once('=').map_or_else(|| words.get(at + 1).map_or("", |next| next), |(_, value)| value))
+    };
+    let directory = value("--cert-dir").filter(|_| value("--data-dir").is_none())?;
+    Some(format!("--data-dir={directory}").into())
 }
 
 /// How one command's words are read.

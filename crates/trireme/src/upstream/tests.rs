@@ -78,6 +78,8 @@ fn lines_of_ours_stay_as_they_are() {
 fn flags_of_upstream_s_become_ours_or_nothing() {
     for (line, want) in [
         ("trireme server --data-dir=/d --profiling=false --watch-cache", "trireme server --data-dir=/d"),
+        ("trireme server --cert-dir=/c --data-dir=/d", "trireme server --cert-dir=/c --data-dir=/d"),
+        ("trireme server --cert-dir /c", "trireme server --data-dir=/c --cert-dir /c"),
         ("trireme server --secure-port 7443", "trireme server --secure-port 7443"),
         ("trireme server --audit_log_path=-", "trireme server --audit-log-path=-"),
         ("trireme server --storage-media-type application/json --disable-agent=true", "trireme server --disable-agent"),
@@ -93,8 +95,9 @@ fn flags_of_upstream_s_become_ours_or_nothing() {
         ("trireme proxy --proxy-mode=nftables --iptables-masquerade-bit 3", "trireme proxy --masquerade-bit=3"),
         (
             "/usr/bin/kube-apiserver -v 2 --etcd-servers=http://127.0.0.1:2379 --secure-port=6443 --allow-privileged=true",
-            "trireme server --data-dir=/var/run/kubernetes --disable-agent --disable-controller-manager --disable-scheduler \
-             --disable-service-lb --disable-addons --store=etcd -v --etcd-servers=http://127.0.0.1:2379 --https-port=6443",
+            "trireme server --data-dir=/var/run/kubernetes --cert-dir=/var/run/kubernetes --disable-agent --disable-controller-manager \
+             --disable-scheduler --disable-service-lb --disable-addons --store=etcd -v --etcd-servers=http://127.0.0.1:2379 \
+             --https-port=6443",
         ),
         (
             "trireme kube-controller-manager --kubeconfig=/k --leader-elect",

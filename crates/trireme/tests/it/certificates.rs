@@ -44,6 +44,33 @@ async fn certificates_are_listed_and_renewed_by_command() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_believes_the_certificate_that_was_put_down_believes_the_server() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let directory = folder.path().join("certificates");
+    let text = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap_or_default();
+    let arguments = vec!["--disable-agent".to_owned(), "--cert-dir".to_owned(), directory.display().to_string()];
+    let server = Server::start(ServerOptions { binary: env!("CARGO_BIN_EXE_trireme").into(), arguments }).await;
+    let asked = async || {
+        let mut command = Command::new("curl");
+        command.args(["-sS", "--cacert"]).arg(directory.join("apiserver.crt"));
+        let output = command.arg(format!("https://127.0.0.1:{}/readyz", server.port())).output().await;
+        String::from_utf8_lossy(&output.expect("curl (Debian: curl)").stdout).into_owned()
+    };
+    assert_eq!(asked().await, "ok");
+    let key = std::fs::read_to_string(server.data_dir().join("pki/apiserver.key")).expect("a key");
+    assert_eq!(text("apiserver.key"), key);
+    let old = text("apiserver.crt");
+    std::fs::remove_file(server.data_dir().join("pki/apiserver.crt")).expect("it was there");
+    eventually("the new one is put down", async {
+        while text("apiserver.crt") == old {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    assert_eq!(asked().await, "ok");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_running_server_shows_a_new_certificate_when_it_is_told_to_look() {
     let arguments = vec!["--disable-agent".to_owned()];
     let server = Server::start(ServerOptions { binary: env!("CARGO_BIN_EXE_trireme").into(), arguments }).await;

@@ -18,6 +18,11 @@ use crate::tls;
 pub struct Options {
     #[command(flatten)]
     pub tls: tls::Options,
+    /// Where apiserver.crt and apiserver.key are put for others to read, unless --tls-cert-file names the certificate to serve with.
+    ///
+    /// The certificate is followed by its authority, so that who believes the file believes the server. It is written again when it is renewed.
+    #[arg(long, value_name = "DIR")]
+    pub cert_dir: Option<PathBuf>,
     /// A certificate for clients that ask for one of these names, as FILE,KEYFILE:NAME,… ; may be given several times.
     #[arg(long, value_name = "FILES", value_parser = tls::named_files)]
     pub tls_sni_cert_key: Vec<tls::NamedFiles>,
@@ -95,6 +100,8 @@ pub struct Read {
     listener: serve::Settings,
     request_timeout: Duration,
     min_request_timeout: u64,
+    /// Where the cluster's own certificate is put for others to read.
+    pub cert_dir: Option<PathBuf>,
     /// The certificate to serve with, if it is not the cluster's own.
     pub own: Option<tls::Files>,
     pub named: Vec<tls::NamedFiles>,
@@ -136,6 +143,7 @@ impl Options {
             listener: serve::Settings { max_streams, goaway_chance: chance, headers },
             request_timeout: self.request_timeout,
             min_request_timeout: self.min_request_timeout,
+            cert_dir: self.cert_dir.clone().filter(|_| own.is_none()),
             own,
             named: self.tls_sni_cert_key.clone(),
             kubelet_client: self.kubelets.client()?,
