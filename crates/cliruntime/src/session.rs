@@ -157,6 +157,13 @@ impl Session {
 
     /// The resource that a word of the command line means. What was remembered may be old: who finds nothing asks again, once.
     pub async fn mapping(&self, word: &str) -> Outcome<Mapping> {
+        if self.discovery.borrow().is_none() && !word.contains('.') {
+            // Most commands are about something of the first group, and need to know of nothing else.
+            let place = discovery::cache::Place::new(&self.environment, &self.flags, self.connection()?);
+            if let Some(mapping) = discovery::cache::in_first_group(&place, word) {
+                return Ok(mapping);
+            }
+        }
         let known = self.discovery().await?;
         if let Some(mapping) = known.resource(word) {
             for other in known.also_meant(word) {

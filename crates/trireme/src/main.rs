@@ -20,6 +20,7 @@ mod kubectl;
 mod kubelet_root;
 mod logging;
 mod manifests;
+mod memory;
 mod netpol;
 mod node;
 mod notify;
@@ -45,14 +46,11 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use cli::{Cli, Command};
 use component::Failure;
 
-/// glibc's arenas bloat under many small, short-lived allocations from several threads.
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
 fn main() -> ExitCode {
     if let Some(code) = kubectl::run() {
         std::process::exit(code);
     }
+    memory::give_back_in_background();
     let line = match config_file::expanded(std::env::args_os().collect()) {
         Ok(line) => line,
         Err(error) => {

@@ -94,6 +94,18 @@ pub fn read(place: &Place) -> Option<Discovery> {
     Some(found)
 }
 
+/// What a plural or a singular means in the first group, which comes before all others: what else there is need not be read. Nothing where it means
+/// nothing there, or where it is not remembered.
+pub fn in_first_group(place: &Place, word: &str) -> Option<Mapping> {
+    let name = word.to_lowercase();
+    let list: Groups = fresh(&place.0.join("servergroups.json"))?;
+    let group = Group::from(list.groups.into_iter().next()?);
+    let file = place.0.join(facts::api_version(&group.name, &group.preferred)).join("serverresources.json");
+    let list: Resources = fresh(&file)?;
+    let mut mappings = list.resources.into_iter().map(|one| one.mapping(&group.name, &group.preferred));
+    mappings.find(|mapping| mapping.is_called(&name))
+}
+
 fn fresh<T: DeserializeOwned>(path: &Path) -> Option<T> {
     let mut file = File::open(path).ok()?;
     let known = file.metadata().ok()?;
@@ -102,8 +114,9 @@ fn fresh<T: DeserializeOwned>(path: &Path) -> Option<T> {
     if age > LIFETIME {
         return None;
     }
-    let mut text = Vec::with_capacity(usize::try_from(known.len()).unwrap_or_default() + 1);
-    file.read_to_end(&mut text).ok()?;
+    // At once: there are as many files as versions of groups, and a file is only ever replaced as a whole.
+    let mut text = vec![0; usize::try_from(known.len()).ok()?];
+    file.read_exact(&mut text).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
@@ -204,12 +217,16 @@ mod tests {
         let core = Group { name: String::new(), versions: vec!["v1".to_owned()], preferred: "v1".to_owned() };
         let found = Discovery { groups: vec![core], resources: vec![pods], ..Discovery::default() };
         write(&place, &found);
+        let pods = found.resources[0].clone();
         assert_eq!(read(&place), Some(found));
+        for (word, expected) in [("pods", Some(&pods)), ("Pod", Some(&pods)), ("po", None), ("pods.v1.", None)] {
+            assert_eq!(in_first_group(&place, word).as_ref(), expected, "{word}");
+        }
         let file = directory.path().join("v1/serverresources.json");
         let old = SystemTime::now() - LIFETIME - Duration::from_secs(60);
         let opened = File::options().write(true).open(file).expect("the file");
         opened.set_modified(old).expect("an older file");
-        assert!(read(&place).is_none());
+        assert!(read(&place).is_none() && in_first_group(&place, "pods").is_none());
     }
 
     #[test]

@@ -144,7 +144,7 @@ impl Discovery {
 
     fn named(&self, name: &str, group: Option<&str>, version: Option<&str>) -> Option<&Mapping> {
         let of_version = |mapping: &&Mapping| version.is_none_or(|version| mapping.version == version);
-        let fits = |mapping: &&Mapping| mapping.resource == name || mapping.singular_name() == name;
+        let fits = |mapping: &&Mapping| mapping.is_called(name);
         let short = |mapping: &&Mapping| mapping.short_names.iter().any(|short| short == name);
         let exact = |mapping: &&Mapping| group.is_none_or(|group| mapping.group == group);
         // A group may be cut short, where no other is called so.
@@ -210,6 +210,11 @@ impl Discovery {
 }
 
 impl Mapping {
+    /// Whether this is its plural or its singular.
+    fn is_called(&self, name: &str) -> bool {
+        self.resource == name || (!self.resource.contains('/') && self.singular_name() == name)
+    }
+
     fn singular_name(&self) -> String {
         if self.singular.is_empty() { self.kind.to_lowercase() } else { self.singular.clone() }
     }
