@@ -6,6 +6,7 @@
 pub mod commands;
 pub mod dispatch;
 mod record;
+mod selector;
 
 use std::path::PathBuf;
 

@@ -4,7 +4,7 @@ mod data;
 mod ingress;
 mod policy;
 mod rbac;
-pub mod rbac_rules;
+mod rbac_rules;
 mod services;
 mod token;
 mod workloads;

@@ -149,7 +149,7 @@ async fn pod_disruption_budget(invocation: &mut Invocation) -> Outcome {
         let text = machinery::status::go_quote(flags.text("selector"));
         Failure::Message(format!("couldn't parse the selector string {text}: {why}"))
     })?;
-    let selector = super::rbac_rules::label_selector(flags.text("selector")).map_err(Failure::Message)?;
+    let selector = crate::selector::of_query(flags.text("selector")).map_err(Failure::Message)?;
     let mut spec = json!({"selector": selector});
     let number = |text: &str| text.parse::<i64>().map_or_else(|_| Value::from(text), Value::from);
     if !least.is_empty() {

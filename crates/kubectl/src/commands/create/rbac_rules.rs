@@ -153,95 +153,9 @@ pub async fn rules(invocation: &mut Invocation, asked: &Asked) -> Outcome<Vec<Va
     Ok(rules)
 }
 
-/// A label query as the selector of an object.
-pub fn label_selector(text: &str) -> Result<Value, String> {
-    let mut labels = serde_json::Map::new();
-    let mut expressions: Vec<Value> = Vec::new();
-    for part in split(text) {
-        let part = part.trim();
-        let (key, operator, values) =
-            requirement(part).ok_or_else(|| format!("couldn't parse the selector string \"{text}\""))?;
-        match (operator, &values[..]) {
-            ("=", [value]) => {
-                labels.insert(key, value.as_str().into());
-            }
-            (operator, []) => expressions.push(json!({"key": key, "operator": operator})),
-            (operator, values) => expressions.push(json!({"key": key, "operator": operator, "values": values})),
-        }
-    }
-    let mut selector = json!({});
-    if !labels.is_empty() {
-        selector["matchLabels"] = Value::Object(labels);
-    }
-    if !expressions.is_empty() {
-        selector["matchExpressions"] = Value::Array(expressions);
-    }
-    Ok(selector)
-}
-
-/// The requirements of a query: commas within parentheses separate values.
-fn split(text: &str) -> Vec<String> {
-    let mut parts = vec![String::new()];
-    let mut depth = 0;
-    for letter in text.chars() {
-        match letter {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            ',' if depth == 0 => {
-                parts.push(String::new());
-                continue;
-            }
-            _ => {}
-        }
-        parts.last_mut().expect("there is always a part").push(letter);
-    }
-    parts
-}
-
-fn requirement(text: &str) -> Option<(String, &'static str, Vec<String>)> {
-    if let Some((key, value)) = text.split_once("!=") {
-        return Some((key.trim().to_owned(), "NotIn", vec![value.trim().to_owned()]));
-    }
-    if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
-        return Some((key.trim().to_owned(), "=", vec![value.trim().to_owned()]));
-    }
-    if let Some((head, values)) = text.split_once('(') {
-        let values: Vec<String> = values.strip_suffix(')')?.split(',').map(|value| value.trim().to_owned()).collect();
-        let mut words = head.split_whitespace();
-        let (key, operator) = (words.next()?.to_owned(), words.next()?);
-        return match operator {
-            "in" => Some((key, "In", values)),
-            "notin" => Some((key, "NotIn", values)),
-            _ => None,
-        };
-    }
-    match text.strip_prefix('!') {
-        Some(key) => Some((key.to_owned(), "DoesNotExist", Vec::new())),
-        None if text.is_empty() || text.contains(' ') => None,
-        None => Some((text.to_owned(), "Exists", Vec::new())),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn queries_become_selectors() {
-        assert_eq!(
-            label_selector("a=b,c in (d,e)").expect("a selector"),
-            json!({
-                "matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "In", "values": ["d", "e"]}],
-            })
-        );
-        assert_eq!(
-            label_selector("!x").expect("a selector"),
-            json!({
-                "matchExpressions": [{"key": "x", "operator": "DoesNotExist"}],
-            })
-        );
-        assert!(label_selector("a b").is_err());
-    }
 
     #[test]
     fn verbs_know_resources_that_nobody_serves() {

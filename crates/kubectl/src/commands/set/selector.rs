@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::{COMMON, apply, pod_spec};
 use crate::command::{Command, Invocation};
-use crate::commands::create::rbac_rules::label_selector;
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
+use crate::selector::of_query;
 
 pub static COMMAND: Command = Command {
     name: "selector",
@@ -43,7 +43,7 @@ async fn selector(invocation: &mut Invocation) -> Outcome {
         return Err(Failure::message("one selector is required"));
     };
     let wanted = if last.contains('=') || !resources.is_empty() {
-        label_selector(&last).map_err(Failure::Message)?
+        of_query(&last).map_err(Failure::Message)?
     } else {
         json!({})
     };
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn expressions_are_shown_as_go_shows_them() {
         for (query, expected) in [("a in (b,c)", "{a In [b c]}"), ("a", "{a Exists []}")] {
-            let selector = label_selector(query).expect(query);
+            let selector = of_query(query).expect(query);
             assert_eq!(shown(&list(&selector, "matchExpressions")[0]), expected, "{query}");
         }
     }
