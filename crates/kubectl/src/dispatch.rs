@@ -65,14 +65,6 @@ const FLAGS_FIRST: [&str; 15] = [
     "set subject",
 ];
 
-/// Flags that generators must have.
-const REQUIRED: [(&str, &[&str]); 4] = [
-    ("create clusterrolebinding", &["clusterrole"]),
-    ("create cronjob", &["image", "schedule"]),
-    ("create deployment", &["image"]),
-    ("create service externalname", &["external-name"]),
-];
-
 /// What upstream checks in all commands, before they begin.
 fn check(invocation: &mut Invocation) -> Outcome {
     let profile = invocation.flags.text("profile");
@@ -84,7 +76,9 @@ fn check(invocation: &mut Invocation) -> Outcome {
     let name = invocation.path.strip_prefix("kubectl ").unwrap_or_default().to_owned();
     let generator = name.starts_with("create ");
     let empty = invocation.flags.arguments.is_empty();
-    if let Some((_, needed)) = REQUIRED.iter().find(|(command, _)| *command == name) {
+    // Other commands look at their arguments first, and for these flags themselves.
+    let needs = commands::REQUIRED.iter().find(|(command, _)| generator && *command == name);
+    if let Some((_, needed)) = needs {
         commands::create::required(invocation, needed)?;
     }
     let waits = ARGUMENTS_FIRST.contains(&&*name) || name.starts_with("create secret ");

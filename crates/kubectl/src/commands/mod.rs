@@ -118,6 +118,18 @@ pub static ROOT: Command = Command {
     run: None,
 };
 
+/// Flags that commands must be given.
+pub const REQUIRED: [(&str, &[&str]); 8] = [
+    ("autoscale", &["max"]),
+    ("create clusterrolebinding", &["clusterrole"]),
+    ("create cronjob", &["image", "schedule"]),
+    ("create deployment", &["image"]),
+    ("create service externalname", &["external-name"]),
+    ("kuberc set", &["section"]),
+    ("run", &["image"]),
+    ("scale", &["replicas"]),
+];
+
 /// `--pod-running-timeout`.
 fn patience(invocation: &Invocation) -> Outcome<Duration> {
     match invocation.flags.duration("pod-running-timeout") {

@@ -23,6 +23,8 @@ enum Wanted {
     Of(&'static [&'static str]),
     /// A type and no name.
     Types,
+    /// What may be done, then a type.
+    Verbs,
     /// Names of objects of one type.
     Names(&'static str),
     /// A pod, or something that has pods.
@@ -34,20 +36,14 @@ enum Wanted {
     Files,
     /// A file here, or a pod with one.
     Copies,
-    Nothing,
 }
 
 const ROLLS: &[&str] = &["deployment", "daemonset", "statefulset"];
-const TEMPLATES: &[&str] = &[
-    "pods",
-    "replicationcontrollers",
-    "deployments.apps",
-    "daemonsets.apps",
-    "statefulsets.apps",
-    "replicasets.apps",
-    "cronjobs.batch",
-    "jobs.batch",
-];
+const TEMPLATES: &[&str] =
+    &["cronjobs", "daemonsets", "deployments", "pods", "replicasets", "replicationcontrollers", "statefulsets"];
+const VERBS: &[&str] = &["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+/// What files with objects end in.
+const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
 const SCALES: &[&str] = &["deployment", "replicaset", "replicationcontroller", "statefulset"];
 
 fn wanted(path: &str) -> Wanted {
@@ -60,6 +56,7 @@ fn wanted(path: &str) -> Wanted {
         | "annotate"
         | "patch"
         | "wait"
+        | "debug"
         | "apply view-last-applied"
         | "apply edit-last-applied" => Wanted::Objects,
         "rollout history" | "rollout restart" | "rollout status" | "rollout undo" => Wanted::Of(ROLLS),
@@ -68,13 +65,14 @@ fn wanted(path: &str) -> Wanted {
         "autoscale" => Wanted::Of(SCALES),
         "expose" => Wanted::Of(&["pod", "service", "replicationcontroller", "deployment", "replicaset"]),
         "set image" | "set env" | "set resources" | "set serviceaccount" => Wanted::Of(TEMPLATES),
-        "explain" | "auth can-i" => Wanted::Types,
+        "explain" => Wanted::Types,
+        "auth can-i" => Wanted::Verbs,
         "cordon" | "uncordon" | "drain" | "top node" => Wanted::Names("nodes"),
         "taint" => Wanted::Of(&["node"]),
         "certificate approve" | "certificate deny" => Wanted::Names("certificatesigningrequests.certificates.k8s.io"),
         "create token" => Wanted::Names("serviceaccounts"),
         "top pod" | "trace" | "why" => Wanted::Names("pods"),
-        "logs" | "exec" | "attach" | "port-forward" | "debug" => Wanted::Pods,
+        "logs" | "exec" | "attach" | "port-forward" => Wanted::Pods,
         "config use-context"
         | "config delete-context"
         | "config rename-context"
@@ -84,8 +82,7 @@ fn wanted(path: &str) -> Wanted {
         "config delete-user" | "config set-credentials" => Wanted::Users,
         "completion" => Wanted::Words(&["bash", "fish", "powershell", "zsh"]),
         "cp" => Wanted::Copies,
-        "kustomize" => Wanted::Files,
-        _ => Wanted::Nothing,
+        _ => Wanted::Files,
     }
 }
 
@@ -106,12 +103,13 @@ pub async fn arguments(
     let found = match wanted(path) {
         Wanted::Files => return (Offers::new(), Directive::Files),
         Wanted::Copies => return copies(session, given, typed).await,
-        Wanted::Nothing => return none(),
         Wanted::Words(words) if arguments.is_empty() => Ok(fitting(words.iter().copied(), typed)),
         Wanted::Contexts => session.config().map(|config| fitting(config.contexts.keys().map(String::as_str), typed)),
         Wanted::Clusters => session.config().map(|config| fitting(config.clusters.keys().map(String::as_str), typed)),
         Wanted::Users => session.config().map(|config| fitting(config.users.keys().map(String::as_str), typed)),
         Wanted::Names(resource) => names(session, resource, given, arguments, typed, "").await,
+        Wanted::Verbs if arguments.is_empty() => Ok(fitting(VERBS.iter().copied(), typed)),
+        Wanted::Verbs if arguments.len() == 1 => types(session, typed).await,
         Wanted::Types if arguments.is_empty() => types(session, typed).await,
         Wanted::Objects => return objects(session, None, given, arguments, typed).await,
         Wanted::Of(allowed) => return objects(session, Some(allowed), given, arguments, typed).await,
@@ -119,12 +117,17 @@ pub async fn arguments(
         Wanted::Pods if path == "logs" => containers(session, &arguments[0], typed).await,
         _ => return none(),
     };
-    (found.unwrap_or_default(), Directive::NoFiles)
+    let found = found.unwrap_or_default();
+    // Where upstream knows no words it leaves the rest to the shell.
+    let is_ours = ["explain", "config get-contexts"].contains(&path);
+    let directive = if is_ours && found.is_empty() { Directive::Files } else { Directive::NoFiles };
+    (found, directive)
 }
 
-/// The offers for the value of a flag.
+/// The offers for the value of a flag. What has no words is left to the shell.
 pub async fn values(
     session: &Session,
+    path: &str,
     flag: &str,
     given: &Given,
     arguments: &[String],
@@ -135,47 +138,45 @@ pub async fn values(
         "context" => session.config().map(|config| fitting(config.contexts.keys().map(String::as_str), typed)),
         "cluster" => session.config().map(|config| fitting(config.clusters.keys().map(String::as_str), typed)),
         "user" => session.config().map(|config| fitting(config.users.keys().map(String::as_str), typed)),
-        "output" => {
-            let all = given.knows("label-columns");
-            let allowed = if all { crate::print::ALL } else { crate::print::OBJECTS };
-            // In the order in which help names them.
-            let order = [
-                "json",
-                "yaml",
-                "kyaml",
-                "name",
-                "go-template",
-                "go-template-file",
-                "template",
-                "templatefile",
-                "jsonpath",
-                "jsonpath-as-json",
-                "jsonpath-file",
-                "custom-columns",
-                "custom-columns-file",
-                "wide",
-            ];
-            let known = |format: &&str| allowed.split(',').any(|one| one == *format);
-            Ok(fitting(order.into_iter().filter(known), typed))
-        }
+        "output" if given.knows("template") => Ok(fitting(formats(given), typed)),
         "subresource" => Ok(fitting(["status", "scale", "resize"], typed)),
         "dry-run" => Ok(fitting(["none", "client", "server"], typed)),
+        "clusterrole" if path == "create clusterrolebinding" => {
+            names(session, "clusterroles", given, &[], typed, "").await
+        }
         "container" => match arguments.first() {
             Some(pod) => containers(session, pod, typed).await,
             None => Ok(Offers::new()),
         },
-        "filename"
-        | "kustomize"
-        | "kubeconfig"
-        | "patch-file"
-        | "from-file"
-        | "certificate-authority"
-        | "client-certificate"
-        | "client-key"
-        | "cache-dir" => return (Offers::new(), Directive::Files),
-        _ => Ok(Offers::new()),
+        "filename" => return (fitting(ENDINGS, ""), Directive::Endings),
+        _ => return (Offers::new(), Directive::Files),
     };
-    (found.unwrap_or_default(), Directive::NoFiles)
+    let found = found.unwrap_or_default();
+    let is_ours = matches!(flag, "container" | "dry-run") || (flag == "output" && path != "get");
+    let directive = if is_ours && found.is_empty() && path != "exec" { Directive::Files } else { Directive::NoFiles };
+    (found, directive)
+}
+
+/// The formats of a command that prints objects, in the order in which help names them.
+fn formats(given: &Given) -> impl Iterator<Item = &'static str> {
+    let allowed = if given.knows("label-columns") { crate::print::ALL } else { crate::print::OBJECTS };
+    let order = [
+        "json",
+        "yaml",
+        "kyaml",
+        "name",
+        "go-template",
+        "go-template-file",
+        "template",
+        "templatefile",
+        "jsonpath",
+        "jsonpath-as-json",
+        "jsonpath-file",
+        "custom-columns",
+        "custom-columns-file",
+        "wide",
+    ];
+    order.into_iter().filter(|format| allowed.split(',').any(|one| one == *format))
 }
 
 async fn types(session: &Session, typed: &str) -> Outcome<Offers> {

@@ -40,6 +40,8 @@ pub enum Directive {
     NoSpace,
     NoFiles,
     NoSpaceNoFiles,
+    /// Offer files that end in one of the words.
+    Endings,
 }
 
 impl Directive {
@@ -49,6 +51,7 @@ impl Directive {
             Self::NoSpace => 2,
             Self::NoFiles => 4,
             Self::NoSpaceNoFiles => 6,
+            Self::Endings => 8,
         }
     }
 
@@ -58,6 +61,7 @@ impl Directive {
             Self::NoSpace => "ShellCompDirectiveNoSpace",
             Self::NoFiles => "ShellCompDirectiveNoFileComp",
             Self::NoSpaceNoFiles => "ShellCompDirectiveNoSpace, ShellCompDirectiveNoFileComp",
+            Self::Endings => "ShellCompDirectiveFilterFileExt",
         }
     }
 }

@@ -4,7 +4,7 @@ use super::Directive;
 use super::candidates::{self, Offers};
 use crate::command::{Command, Environment};
 use crate::commands;
-use crate::flags::{self, Flag, sets};
+use crate::flags::{self, Flag, Kind, sets};
 use crate::preferences::{self, Preferences};
 use crate::session::Session;
 
@@ -19,22 +19,27 @@ pub async fn complete(environment: Environment, words: &[String]) -> (Offers, Di
     let meant = at.filter(|at| commands::ROOT.child(&before[*at]).is_none());
     let meant = meant.and_then(|at| preferences.alias(before, at)).map(|alias| alias.arguments);
     if let Some(("help", topic)) = before.split_first().map(|(first, rest)| (first.as_str(), rest)) {
-        return (named(find(topic).0, typed), Directive::NoFiles);
+        let mut offers = named(find(topic).0, typed);
+        offers.extend(if topic.is_empty() { help_command(typed) } else { None });
+        return (offers, Directive::NoFiles);
     }
     let (command, path, rest) = find(meant.as_deref().unwrap_or(before));
     let all: Vec<&'static Flag> = known(command);
-    if let Some(offers) = flag_value(&environment, command, &all, &rest, typed).await {
+    if let Some(offers) = flag_value(&environment, command, &path, &all, &rest, typed).await {
         return offers;
     }
     let literal = rest.iter().any(|word| word == "--");
     if typed.starts_with('-') && !literal {
-        return (flag_names(&all, typed), Directive::NoFiles);
+        return (flag_names(&all, &given(command, &rest), &path, typed), Directive::NoFiles);
     }
     let arguments = positional(&all, &rest);
-    if arguments.is_empty() && !command.children.is_empty() {
+    let given = given(command, &rest);
+    // Whoever gave a flag of the command itself wants no other command.
+    let own = command.flags.iter().flat_map(|group| group.iter()).any(|flag| given.changed(flag.name));
+    if arguments.is_empty() && !own && !command.children.is_empty() {
         let mut offers = named(command, typed);
-        if path.is_empty() && "help".starts_with(typed) {
-            offers.push(("help".to_owned(), "Help about any command".to_owned()));
+        if path.is_empty() {
+            offers.extend(help_command(typed));
         }
         if path.is_empty() {
             offers.extend(preferences.aliases().filter(|alias| alias.0.starts_with(typed)));
@@ -43,9 +48,22 @@ pub async fn complete(environment: Environment, words: &[String]) -> (Offers, Di
             return (offers, Directive::NoFiles);
         }
     }
-    let given = given(command, &rest);
     let session = Session::new(environment, &given.global());
-    candidates::arguments(&session, &path, &given, &arguments, typed).await
+    let (mut offers, directive) = candidates::arguments(&session, &path, &given, &arguments, typed).await;
+    offers.extend(missing(&all, &given, &path, typed));
+    (offers, directive)
+}
+
+fn help_command(typed: &str) -> Option<(String, String)> {
+    "help".starts_with(typed).then(|| ("help".to_owned(), "Help about any command".to_owned()))
+}
+
+/// Flags without which the command does nothing.
+fn missing(all: &[&'static Flag], given: &flags::Given, path: &str, typed: &str) -> Offers {
+    let needed = commands::REQUIRED.iter().find(|(command, _)| *command == path).map_or(&[][..], |(_, flags)| *flags);
+    let left = all.iter().filter(|flag| needed.contains(&flag.name) && !given.changed(flag.name));
+    let names = left.map(|flag| (format!("--{}", flag.name), flag.help.to_owned()));
+    names.filter(|(name, _)| name.starts_with(typed)).collect()
 }
 
 /// The commands below one that begin like this.
@@ -123,17 +141,20 @@ fn positional(all: &[&'static Flag], rest: &[String]) -> Vec<String> {
     found
 }
 
-fn flag_names(all: &[&'static Flag], typed: &str) -> Offers {
+fn flag_names(all: &[&'static Flag], given: &flags::Given, path: &str, typed: &str) -> Offers {
     let mut offers = Offers::new();
-    for flag in all {
-        let name = format!("--{}", flag.name);
-        if name.starts_with(typed) {
-            offers.push((name, flag.help.to_owned()));
-        }
-        if let Some(short) = flag.short.map(|letter| format!("-{letter}")).filter(|short| short.starts_with(typed)) {
-            offers.push((short, flag.help.to_owned()));
-        }
+    let mut offer = |long: &str, short: Option<char>, help: &str| {
+        let names = [Some(format!("--{long}")), short.map(|letter| format!("-{letter}"))];
+        let fitting = names.into_iter().flatten().filter(|name| name.starts_with(typed));
+        offers.extend(fitting.map(|name| (name, help.to_owned())));
+    };
+    // What was given and can be given but once is not offered again.
+    let repeats = |flag: &Flag| matches!(flag.kind, Kind::Slice | Kind::Array);
+    for flag in all.iter().filter(|flag| !flag.hidden && (repeats(flag) || !given.changed(flag.name))) {
+        offer(flag.name, flag.short, flag.help);
     }
+    let name = path.rsplit(' ').next().filter(|name| !name.is_empty()).unwrap_or("kubectl");
+    offer("help", Some('h'), &format!("help for {name}"));
     offers.sort();
     offers
 }
@@ -142,6 +163,7 @@ fn flag_names(all: &[&'static Flag], typed: &str) -> Offers {
 async fn flag_value(
     environment: &Environment,
     command: &'static Command,
+    path: &str,
     all: &[&'static Flag],
     rest: &[String],
     typed: &str,
@@ -160,7 +182,7 @@ async fn flag_value(
     let given = given(command, before);
     let session = Session::new(environment.clone(), &given.global());
     let arguments = positional(all, before);
-    Some(candidates::values(&session, flag.name, &given, &arguments, value).await)
+    Some(candidates::values(&session, path, flag.name, &given, &arguments, value).await)
 }
 
 #[cfg(test)]
@@ -186,6 +208,27 @@ mod tests {
         assert_eq!(offered("get --output=ya").await, ["yaml"]);
         assert_eq!(offered("get --dry-run").await, [] as [&str; 0]);
         assert_eq!(offered("completion f").await, ["fish"]);
+        assert_eq!(offered("get --he").await, ["--help"]);
+        assert_eq!(offered("apply --record").await, [] as [&str; 0], "what is deprecated");
+        assert_eq!(offered("get -A --all-n").await, [] as [&str; 0], "what was given");
+        assert_eq!(offered("get -L a --label-c").await, ["--label-columns"], "what can be given again");
+        assert_eq!(offered("auth can-i l").await, ["list"]);
+        assert_eq!(offered("help hel").await, ["help"]);
+        assert_eq!(offered("create deployment x --im").await, ["--image"]);
+    }
+
+    #[tokio::test]
+    async fn what_has_no_words_is_left_to_the_shell() {
+        let told = async |line: &str| complete(Environment::default(), &own(line)).await;
+        for line in ["get --sort-by ", "version -o ", "proxy ", "apply --dry-run ", "nope ", "get --raw="] {
+            assert_eq!(told(line).await, (Offers::new(), Directive::Files), "{line}");
+        }
+        let words = |offers: Offers| offers.into_iter().map(|offer| offer.0).collect::<Vec<_>>();
+        let (offers, directive) = told("apply -f x").await;
+        assert_eq!((words(offers), directive), (own("json yaml yml"), Directive::Endings));
+        let (offers, directive) = told("run ").await;
+        assert_eq!((words(offers), directive), (own("--image"), Directive::Files));
+        assert_eq!(words(told("create cronjob a --image b ").await.0), ["--schedule"]);
     }
 
     #[test]
