@@ -1,5 +1,6 @@
 //! `kubectl explain`: what a kind and its fields are for, as the server's schema says.
 
+mod openapiv2;
 mod text;
 
 use machinery::status::go_quote;
@@ -67,6 +68,12 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         let served = discovery.resources.iter().any(|one| of_version(&one));
         found.cloned().ok_or_else(|| unknown(&wanted, &mapping.resource, served))?
     };
+    if invocation.flags.text("output") == "plaintext-openapiv2" {
+        let document = invocation.session.kept("/openapi/v2").await?;
+        let depth = usize::try_from(depth).unwrap_or_default();
+        let text = openapiv2::explain(&document, &mapping, &fields, recursive, depth).map_err(Failure::Message)?;
+        return invocation.print(&text);
+    }
     let place = if mapping.group.is_empty() {
         format!("api/{}", mapping.version)
     } else {
