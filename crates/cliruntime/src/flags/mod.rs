@@ -17,6 +17,10 @@ pub enum Kind {
     /// Of 32 bits.
     Int32,
     Duration,
+    /// A duration whose mistakes Go's own package of flags tells, without a reason.
+    PlainDuration,
+    /// `file=level,…`, as `--vmodule` takes.
+    Levels,
     /// Values separated by commas, given once or often.
     Slice,
     /// Each value as it is, given once or often.
@@ -62,6 +66,14 @@ impl Flag {
 
     pub const fn duration(name: &'static str, default: &'static str, help: &'static str) -> Self {
         Self::new(name, Kind::Duration, default, help)
+    }
+
+    pub const fn plain_duration(name: &'static str, default: &'static str, help: &'static str) -> Self {
+        Self::new(name, Kind::PlainDuration, default, help)
+    }
+
+    pub const fn levels(name: &'static str, help: &'static str) -> Self {
+        Self::new(name, Kind::Levels, "", help)
     }
 
     pub const fn slice(name: &'static str, help: &'static str) -> Self {

@@ -114,6 +114,8 @@ fn put(given: &mut Given, flag: &'static Flag, value: String) -> Result<(), Mist
         Kind::Int => integer(&value).err(),
         Kind::Int32 => integer(&value).and_then(|number| small(number, &value)).err(),
         Kind::Duration => machinery::duration::parse_nanos(&value).err(),
+        Kind::PlainDuration => machinery::duration::parse_nanos(&value).err().map(|_| "parse error".to_owned()),
+        Kind::Levels => levels(&value).err(),
         Kind::String | Kind::Slice | Kind::Array => None,
     };
     if let Some(why) = why {
@@ -154,6 +156,24 @@ pub(super) fn integer(text: &str) -> Result<i64, String> {
     i64::from_str_radix(&format!("{sign}{body}"), radix)
         .map_err(|_| format!("strconv.ParseInt: parsing {text:?}: value out of range"))
 }
+
+/// Levels of log per file; nothing is logged by file here.
+fn levels(text: &str) -> Result<(), String> {
+    for pair in text.split(',').filter(|pair| !pair.is_empty()) {
+        let parts: Vec<&str> = pair.split('=').collect();
+        let [file, level] = parts[..] else { return Err(LEVELS.to_owned()) };
+        let level: i32 = level.parse().map_err(|_| LEVELS)?;
+        if file.is_empty() {
+            return Err(LEVELS.to_owned());
+        }
+        if level < 0 {
+            return Err("negative value for vmodule level".to_owned());
+        }
+    }
+    Ok(())
+}
+
+const LEVELS: &str = "syntax error: expect comma-separated list of filename=N";
 
 fn small(number: i64, text: &str) -> Result<i32, String> {
     i32::try_from(number).map_err(|_| format!("strconv.ParseInt: parsing {text:?}: value out of range"))
@@ -219,6 +239,8 @@ mod tests {
         Flag::int32("port", "-1", ""),
         Flag::slice("label-columns", "").short('L'),
         Flag::array("filename", "").short('f'),
+        Flag::plain_duration("flush", "5s", ""),
+        Flag::levels("vmodule", ""),
     ];
 
     fn check(line: &str) -> Result<Given, Mistake> {
@@ -239,6 +261,7 @@ mod tests {
         assert_eq!(given.list("label-columns"), ["a", "b", "c"]);
         assert_eq!(given.list("filename"), ["x", "y,z"]);
         assert_eq!((given.arguments, given.dash), (vec!["client".to_owned(), "-o".to_owned()], Some(1)));
+        assert!(check("--vmodule=a=1,b*=2, --flush 1s").is_ok());
         assert_eq!(check("").expect("nothing").int("chunk-size"), 500);
     }
 
@@ -258,6 +281,12 @@ mod tests {
                 "--port=3000000000",
                 "invalid argument \"3000000000\" for \"--port\" flag: strconv.ParseInt: parsing \"3000000000\": value out of range",
             ),
+            ("--flush=x", "invalid argument \"x\" for \"--flush\" flag: parse error"),
+            (
+                "--vmodule=a=1,b",
+                "invalid argument \"a=1,b\" for \"--vmodule\" flag: syntax error: expect comma-separated list of filename=N",
+            ),
+            ("--vmodule=a=-1", "invalid argument \"a=-1\" for \"--vmodule\" flag: negative value for vmodule level"),
             (
                 "--all-namespaces=x",
                 "invalid argument \"x\" for \"-A, --all-namespaces\" flag: strconv.ParseBool: parsing \"x\": invalid syntax",

@@ -18,7 +18,7 @@ pub static GLOBAL: &[&[Flag]] = &[&[
     Flag::bool("insecure-skip-tls-verify", "Believe any certificate of the server."),
     Flag::string("kubeconfig", "", "The kubeconfig to use."),
     Flag::string("kuberc", "", "File with preferences."),
-    Flag::duration("log-flush-frequency", "5s", "How often logs are written."),
+    Flag::plain_duration("log-flush-frequency", "5s", "How often logs are written."),
     Flag::bool("match-server-version", "Refuse a server of another version."),
     Flag::string("namespace", "", "Namespace of this request.").short('n'),
     Flag::string("password", "", "Password for basic authentication."),
@@ -32,7 +32,7 @@ pub static GLOBAL: &[&[Flag]] = &[&[
     Flag::string("user", "", "User of the kubeconfig to use."),
     Flag::string("username", "", "Name for basic authentication."),
     Flag::int("v", "0", "How much is logged.").short('v'),
-    Flag::string("vmodule", "", "How much is logged per file."),
+    Flag::levels("vmodule", "How much is logged per file."),
     Flag::bool("warnings-as-errors", "A warning of the server is a failure."),
 ]];
 

@@ -47,7 +47,9 @@ impl Printer {
         let output = flags.text("output");
         let template = flags.text("template");
         let (format, argument) = output.split_once('=').map_or((output, None), |(format, rest)| (format, Some(rest)));
-        let format = if format.is_empty() && !template.is_empty() { "go-template" } else { format };
+        // Who gives a template and no format means it, whatever the command's own format is.
+        let by_template = !template.is_empty() && (format.is_empty() || !flags.changed("output"));
+        let (format, argument) = if by_template { ("go-template", None) } else { (format, argument) };
         // Names of formats without an argument are read as upstream reads them: whatever their case.
         let lower = format.to_lowercase();
         let plain = ["json", "yaml", "kyaml", "name"].contains(&lower.as_str());
@@ -74,9 +76,11 @@ impl Printer {
             "name" => Self::Name,
             "jsonpath" | "jsonpath-as-json" => jsonpath_printer(text, format == "jsonpath-as-json", missing)?,
             "jsonpath-file" => jsonpath_printer(&read(environment, text)?, false, missing)?,
-            "go-template" | "template" => Self::Template(template::Template::new(required(text)?, missing)?),
+            "go-template" | "template" => {
+                Self::Template(template::Template::new(required(text)?, missing)?.typed(request.typed))
+            }
             "go-template-file" | "templatefile" => {
-                Self::Template(template::Template::new(&read(environment, text)?, missing)?)
+                Self::Template(template::Template::new(&read(environment, text)?, missing)?.typed(request.typed))
             }
             "custom-columns" => Self::Columns(columns::Columns::parse(text, flags.is("no-headers"))?),
             "custom-columns-file" => {
@@ -90,6 +94,14 @@ impl Printer {
             }
             _ => return Err(refused()),
         }))
+    }
+
+    /// The same for commands that look at a template only beside `-o`.
+    pub fn from_output(flags: &Given, environment: &Environment, request: &Request<'_>) -> Outcome<Option<Self>> {
+        if flags.text("output").is_empty() {
+            return Ok(None);
+        }
+        Self::from_flags(flags, environment, request)
     }
 
     /// The text of one object, or of a list of them.
@@ -222,6 +234,16 @@ mod tests {
             "template format specified but no template given"
         );
         assert!(printer("-o jsonpath={.a").is_err());
+        let given = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            flags::parse([&sets::PRINT], &words).expect("flags")
+        };
+        let request = Request { allowed: ALL, typed: false };
+        let alone = given(&["--template={{.kind}}"]);
+        assert!(Printer::from_output(&alone, &Environment::default(), &request).is_ok_and(|found| found.is_none()));
+        let both = given(&["--template={{.kind}}", "-o", "yaml"]);
+        let found = Printer::from_flags(&both, &Environment::default(), &request).expect("both");
+        assert!(matches!(found, Some(Printer::Yaml { .. })));
         assert!(printer("-o=").is_err() && printer("-o yaml=x").is_err() && printer("-o WIDE").is_err());
     }
 }
