@@ -90,6 +90,8 @@ pub struct Builder {
     pub local: bool,
     /// What does not say its kind and version is refused as invalid.
     pub validates: bool,
+    /// The first object that is missing ends it: only those before it are found.
+    pub ends_at_first: bool,
 }
 
 #[derive(Debug, Default)]
@@ -142,6 +144,7 @@ impl Builder {
             latest: false,
             local,
             validates: flags.knows("validate") && helper::validation(flags)? != "Ignore",
+            ends_at_first: false,
         })
     }
 
@@ -178,6 +181,9 @@ impl Builder {
                     Ok(infos) => found.infos.extend(infos),
                     Err(error) => found.errors.push(error),
                 }
+                if self.is_over(&found.errors) {
+                    break;
+                }
             }
             return Ok(found);
         };
@@ -194,10 +200,18 @@ impl Builder {
                     }
                     Err(error) => found.errors.push(error),
                 }
+                if self.is_over(&found.errors) {
+                    break;
+                }
             }
+            drop(reads);
             found.infos = fresh;
         }
         Ok(found)
+    }
+
+    fn is_over(&self, errors: &[Failure]) -> bool {
+        self.ends_at_first && !errors.is_empty()
     }
 
     async fn fetch(&self, session: &Session, target: &Target) -> Outcome<Vec<Info>> {

@@ -3,7 +3,7 @@
 use machinery::quantity::Quantity;
 use serde_json::{Value, json};
 
-use super::create::remember;
+use super::create::remember_typed;
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
@@ -74,7 +74,10 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     }
     for of in found.infos {
         match one(invocation, &writing, &of, &metrics).await {
-            Ok(object) => Report::new(invocation, writing.dry_run, true)?.say(invocation, &object, "autoscaled")?,
+            Ok(object) => {
+                let done = if writing.dry_run == DryRun::Client { "created" } else { "autoscaled" };
+                Report::new(invocation, writing.dry_run, true)?.say(invocation, &object, done)?;
+            }
             Err(error) => errors.push(error),
         }
     }
@@ -111,8 +114,9 @@ async fn one(invocation: &Invocation, writing: &Writing, of: &Info, metrics: &[V
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": metadata, "spec": spec,
         "status": {"currentMetrics": null, "desiredReplicas": 0},
     });
-    if flags.is("save-config") {
-        remember(&mut object);
+    // Only what is sent remembers its configuration.
+    if flags.is("save-config") && writing.dry_run != DryRun::Client {
+        remember_typed(&mut object);
     }
     record::note(invocation, &mut object);
     let own = files::local("autoscaling/v2", "HorizontalPodAutoscaler").unwrap_or_default();

@@ -10,7 +10,7 @@ use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
 use crate::report::Report;
 use crate::resource::helper::DryRun;
-use crate::resource::{Builder, Info};
+use crate::resource::{Builder, Info, files};
 
 pub static COMMAND: Command = Command {
     name: "certificate",
@@ -54,6 +54,10 @@ async fn run(invocation: &mut Invocation, verdict: &str) -> Outcome {
         true => name.clone(),
         false => format!("certificatesigningrequests/{name}"),
     };
+    if !names.is_empty() && !builder.has_no_files() {
+        files::are_there(&builder, &invocation.session)?;
+        return Err(Failure::message("resource/name arguments cannot be provided when a path is specified"));
+    }
     builder.arguments = names.iter().map(typed).collect();
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?.all()?;
     if found.is_empty() {

@@ -9,7 +9,6 @@ use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
 use crate::print::tabs::Tabs;
 use crate::print::{OBJECTS, Printer, Request, table};
-use crate::resource::arguments::parse_single;
 
 pub static COMMAND: Command = Command {
     name: "events",
@@ -52,18 +51,25 @@ async fn all(invocation: &Invocation, collection: &str, fields: &str) -> Outcome
     Ok(answer)
 }
 
+/// A type and a name. Either may be empty; then nothing is found.
+fn kind_and_name(word: &str) -> Outcome<(&str, &str)> {
+    match word.split_once('/') {
+        None => Err(Failure::message("--for must be in resource/name form")),
+        Some((_, name)) if name.contains('/') => {
+            Err(Failure::message("arguments in resource/name form may not have more than one slash"))
+        }
+        Some(pair) => Ok(pair),
+    }
+}
+
 /// What selects the events of the object that `--for` names.
 async fn about(invocation: &Invocation) -> Outcome<String> {
     let word = invocation.flags.text("for").to_owned();
     if word.is_empty() {
         return Ok(String::new());
     }
-    let unfit = || Failure::message("--for must be in resource/name form");
-    if !word.contains('/') {
-        return Err(unfit());
-    }
-    let (mapping, name) = parse_single(&invocation.session, &word).await.map_err(Failure::without_prefix)?;
-    let name = name.ok_or_else(unfit)?;
+    let (kind, name) = kind_and_name(&word)?;
+    let mapping = invocation.session.mapping(&kind.to_lowercase()).await.map_err(Failure::without_prefix)?;
     Ok(format!(
         "involvedObject.kind={},involvedObject.name={name},involvedObject.apiVersion={}",
         mapping.kind,
@@ -97,22 +103,27 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         return Ok(());
     }
     let request = Request { allowed: OBJECTS, typed: true };
-    if let Some(mut printer) = Printer::from_flags(&invocation.flags, &invocation.session.environment, &request)? {
+    if let Some(mut printer) = Printer::from_output(&invocation.flags, &invocation.session.environment, &request)? {
+        let omits = printer.omits_managed_fields() && !invocation.flags.is("show-managed-fields");
         for event in &mut events {
             event["kind"] = "Event".into();
             event["apiVersion"] = "v1".into();
-            machinery::value::remove(event, "metadata.managedFields");
+            if omits {
+                machinery::value::remove(event, "metadata.managedFields");
+            }
         }
         let all = json!({"apiVersion": "v1", "kind": "EventList", "metadata": {}, "items": events});
         let text = printer.print(&all)?;
         return invocation.print(&text);
     }
     let mut tabs = Tabs::remembering();
-    let mut lines = String::new();
+    let mut head = String::new();
     if !invocation.flags.is("no-headers") {
-        lines += if everywhere { "NAMESPACE\t" } else { "" };
-        lines += "LAST SEEN\tTYPE\tREASON\tOBJECT\tMESSAGE\n";
+        head += if everywhere { "NAMESPACE\t" } else { "" };
+        head += "LAST SEEN\tTYPE\tREASON\tOBJECT\tMESSAGE\n";
     }
+    // Where nothing is known yet, the first that comes has the headers.
+    let mut lines = if events.is_empty() { String::new() } else { std::mem::take(&mut head) };
     lines.extend(events.iter().map(|event| line(event, everywhere)));
     let shown = tabs.align(&lines);
     invocation.print(&shown)?;
@@ -130,7 +141,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         let mut watch = invocation.session.api()?.watch(&path, crate::api::JSON).await?;
         while let Some((what, event)) = watch.next().await? {
             if what != "DELETED" && wanted(&event) {
-                let shown = tabs.align(&line(&event, everywhere));
+                let shown = tabs.align(&(std::mem::take(&mut head) + &line(&event, everywhere)));
                 invocation.print(&shown)?;
                 std::io::Write::flush(&mut invocation.streams.out)?;
             }
@@ -169,4 +180,20 @@ fn line(event: &Value, everywhere: bool) -> String {
         escape("involvedObject.name"),
         text(event, "message").trim().replace('\x1b', "^[")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_named_by_its_type_and_name() {
+        assert_eq!(kind_and_name("pod/a").expect("a pair"), ("pod", "a"));
+        for (word, expected) in [
+            ("pod", "error: --for must be in resource/name form"),
+            ("pod/a/b", "error: arguments in resource/name form may not have more than one slash"),
+        ] {
+            assert_eq!(kind_and_name(word).expect_err(word).render(), expected);
+        }
+    }
 }

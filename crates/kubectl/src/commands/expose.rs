@@ -224,3 +224,39 @@ fn service(invocation: &Invocation, of: &Info) -> Outcome<Value> {
         json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec, "status": {"loadBalancer": {}}}),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_selector_is_refused_in_upstreams_words() {
+        for (object, expected) in [
+            (json!({"kind": "Pod"}), "the pod has no labels and cannot be exposed"),
+            (json!({"kind": "Service"}), "the service has no pod selector set"),
+            (json!({"kind": "ReplicaSet"}), "invalid replicaSet: no selectors, therefore cannot be exposed"),
+            (json!({"kind": "Deployment"}), "invalid deployment: no selectors, therefore cannot be exposed"),
+            (json!({"kind": "Job"}), "cannot expose a Job"),
+            (
+                json!({"kind": "Deployment", "spec": {"selector": {
+                    "matchLabels": {"a": "b"}, "matchExpressions": [{"key": "k", "operator": "In", "values": ["v", "w"]}],
+                }}}),
+                "couldn't convert expressions - \"[{Key:k Operator:In Values:[v w]}]\" to map-based selector format",
+            ),
+        ] {
+            assert_eq!(selector(&object), Err(expected.to_owned()), "{object}");
+        }
+    }
+
+    #[test]
+    fn labels_are_pairs() {
+        for (text, expected) in [
+            ("a", "unexpected label spec: a"),
+            ("=b", "unexpected empty label key"),
+            ("a=b,c", "unexpected label spec: c"),
+        ] {
+            assert_eq!(labels(text), Err(expected.to_owned()), "{text}");
+        }
+        assert_eq!(labels("a=b=c").map(Value::Object), Ok(json!({"a": "b=c"})));
+    }
+}

@@ -54,7 +54,8 @@ struct Log {
     path: String,
 }
 
-fn validate(invocation: &Invocation) -> Outcome {
+/// Whether the command line names what has logs.
+fn check_arguments(invocation: &Invocation) -> Outcome {
     let flags = &invocation.flags;
     let selector = !flags.text("selector").is_empty();
     match flags.arguments.len() {
@@ -63,6 +64,18 @@ fn validate(invocation: &Invocation) -> Outcome {
         0..=2 => {}
         _ => return Err(invocation.usage(EXPECTED)),
     }
+    let time = flags.text("since-time");
+    if !time.is_empty() && machinery::time::parse(time).is_none() {
+        return Err(Failure::Message(format!(
+            "parsing time {0:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {0:?} as \"2006\"",
+            time
+        )));
+    }
+    Ok(())
+}
+
+/// Whether flags agree with each other, once it is known that there is something to show.
+fn check_flags(flags: &Given) -> Outcome {
     let (since, time) = (flags.nanos("since"), flags.text("since-time"));
     let wrong = if since != 0 && !time.is_empty() {
         "at most one of `sinceTime` or `sinceSeconds` may be specified".to_owned()
@@ -85,7 +98,7 @@ fn validate(invocation: &Invocation) -> Outcome {
 }
 
 async fn run(invocation: &mut Invocation) -> Outcome {
-    validate(invocation)?;
+    check_arguments(invocation)?;
     if invocation.flags.duration("pod-running-timeout").is_zero() {
         return Err(Failure::message("--pod-running-timeout must be higher than zero"));
     }
@@ -93,6 +106,9 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     if pods.is_empty() {
         let namespace = invocation.session.namespace()?;
         invocation.streams.error(&format!("No resources found in {namespace} namespace."));
+    }
+    check_flags(&invocation.flags)?;
+    if pods.is_empty() {
         return Ok(());
     }
     let logs = logs(invocation, &pods)?;
@@ -144,6 +160,7 @@ async fn find(invocation: &mut Invocation) -> Outcome<Vec<Value>> {
         }
         other => other,
     })?;
+    check_flags(&invocation.flags)?;
     let mut pods = pods::of(invocation, &object).await?;
     if pods.is_empty() {
         // One may come soon.
@@ -163,7 +180,7 @@ fn logs(invocation: &mut Invocation, pods: &[Value]) -> Outcome<Vec<Log>> {
     if let Some(inline) = invocation.flags.arguments.get(1) {
         wanted.clone_from(inline);
     }
-    let parameters = parameters(invocation)?;
+    let parameters = parameters(invocation);
     let every = invocation.flags.is("all-containers");
     let mut logs = Vec::new();
     for pod in pods {
@@ -191,7 +208,7 @@ fn logs(invocation: &mut Invocation, pods: &[Value]) -> Outcome<Vec<Log>> {
     Ok(logs)
 }
 
-fn parameters(invocation: &Invocation) -> Outcome<Vec<(&'static str, String)>> {
+fn parameters(invocation: &Invocation) -> Vec<(&'static str, String)> {
     let flags = &invocation.flags;
     let mut pairs = Vec::new();
     for (flag, name) in [
@@ -220,15 +237,9 @@ fn parameters(invocation: &Invocation) -> Outcome<Vec<(&'static str, String)>> {
     }
     let time = flags.text("since-time");
     if !time.is_empty() {
-        if machinery::time::parse(time).is_none() {
-            return Err(Failure::Message(format!(
-                "parsing time {0:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {0:?} as \"2006\"",
-                time
-            )));
-        }
         pairs.push(("sinceTime", time.to_owned()));
     }
-    Ok(pairs)
+    pairs
 }
 
 async fn open(invocation: &Invocation, log: &Log) -> Outcome<Chunks> {

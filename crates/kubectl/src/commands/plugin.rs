@@ -1,7 +1,7 @@
 //! Plug-ins: programs on the path whose name begins with `kubectl-`, and `kubectl plugin list`, which names them.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::command::{Command, Environment, Invocation};
 use crate::error::{Failure, Outcome, os_error};
@@ -51,13 +51,27 @@ pub fn run(environment: &Environment, streams: &mut Streams, arguments: &[String
     let found = find(environment, arguments, least).map_err(|error| Failure::Plain(format!("Error: {error}")))?;
     let Some((path, count)) = found else { return Ok(()) };
     let mut environment = environment.clone();
-    if let Ok(own) = std::env::current_exe() {
+    let called = std::env::args_os().next().unwrap_or_default();
+    if let Some(own) = own_path(&environment, Path::new(&called)) {
         environment.variables.insert("KUBECTL_PATH".to_owned(), own.display().to_string());
     }
     match program::run(&environment, streams, Path::new(&path), &arguments[count..]) {
         Ok(code) => Err(Failure::Exit(code)),
         Err(error) => Err(Failure::Plain(format!("Error: {error}"))),
     }
+}
+
+/// Where this program is, as a plug-in can call it. The link by which it was called says that it is kubectl, what the link leads to does not.
+fn own_path(environment: &Environment, called: &Path) -> Option<PathBuf> {
+    let is_link = called.file_name().is_some_and(|name| name == "kubectl");
+    let found = match called.parent() {
+        Some(directory) if is_link && !directory.as_os_str().is_empty() => {
+            Some(environment.path(&called.to_string_lossy()))
+        }
+        _ if is_link => program::find(environment, "kubectl"),
+        _ => None,
+    };
+    found.or_else(|| std::env::current_exe().ok())
 }
 
 fn list(invocation: &mut Invocation) -> Outcome {
@@ -144,4 +158,27 @@ fn warnings_of(path: &str, name: &str, seen: &mut HashMap<String, String>) -> Ve
     }
     warnings.push(format!("warning: {name} overwrites existing command: {known:?}"));
     warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plug_in_calls_kubectl_by_the_link_that_the_user_called() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let link = folder.path().join("kubectl");
+        std::os::unix::fs::symlink(std::env::current_exe().expect("this test"), &link).expect("a link");
+        let variables = [("PATH".to_owned(), folder.path().display().to_string())].into();
+        let environment = Environment { variables, directory: "/home".into(), fallback: None };
+        let own = std::env::current_exe().ok();
+        for (called, expected) in [
+            ("kubectl", Some(link)),
+            ("/usr/bin/kubectl", Some("/usr/bin/kubectl".into())),
+            ("bin/kubectl", Some("/home/bin/kubectl".into())),
+            ("/usr/bin/trireme", own),
+        ] {
+            assert_eq!(own_path(&environment, Path::new(called)), expected, "{called}");
+        }
+    }
 }

@@ -34,17 +34,20 @@ pub fn wanted(flags: &Given) -> Outcome<Option<String>> {
     for (flag, shown) in others {
         refuse(flag, shown)?;
     }
-    checked(path)?;
-    Ok(Some(path.to_owned()))
+    checked(path).map(Some)
 }
 
-/// Refuses what is no path.
-pub fn checked(path: &str) -> Outcome {
-    if path.starts_with('/') {
-        return Ok(());
+/// The path of what is given; a server that is named with it is not the one that is asked. Refuses what is no path.
+pub fn checked(given: &str) -> Outcome<String> {
+    let elsewhere = ["http://", "https://"].iter().find_map(|scheme| given.strip_prefix(scheme));
+    if let Some(rest) = elsewhere {
+        return Ok(rest.find('/').map_or("/", |path| &rest[path..]).to_owned());
     }
-    let path = go_quote(path);
-    Err(Failure::Message(format!("--raw must be a valid URL path: parse {path}: invalid URI for request")))
+    if given.starts_with('/') {
+        return Ok(given.to_owned());
+    }
+    let given = go_quote(given);
+    Err(Failure::Message(format!("--raw must be a valid URL path: parse {given}: invalid URI for request")))
 }
 
 /// Sends the file, if one is given, and shows what the server answers.
@@ -73,6 +76,13 @@ pub async fn send(invocation: &mut Invocation, method: http::Method, path: &str)
 mod tests {
     use super::*;
     use crate::flags;
+
+    #[test]
+    fn a_server_that_is_named_is_not_asked() {
+        for (given, expected) in [("/x", "/x"), ("https://a.example/x?y", "/x?y"), ("http://a", "/")] {
+            assert_eq!(checked(given).expect(given), expected);
+        }
+    }
 
     #[test]
     fn what_has_no_meaning_beside_a_path_is_refused() {

@@ -55,7 +55,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     let version = flags.text("resource-version").to_owned();
     let mut writing = Writing::from_flags(flags)?;
     "scale".clone_into(&mut writing.subresource);
-    let builder = Builder { latest: true, ..Builder::from_flags(&invocation.session, flags)? };
+    let builder = Builder::from_flags(&invocation.session, flags)?;
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
     if !version.is_empty() && found.infos.len() > 1 {
         return Err(Failure::message("cannot use --resource-version with multiple resources"));

@@ -34,6 +34,8 @@ async fn refusals_are_upstreams() {
     std::fs::write(shell.home().join("all.yaml"), OBJECTS).expect("a file");
     assert_eq!(shell.run("create -f all.yaml").await.code, 0);
     shell.ok("create deploy other --image=i --replicas=0").await;
+    // What flags say is only judged where there is a pod.
+    shell.ok("run p --image=i").await;
     for (line, expected) in [
         (
             "create clusterrole a --aggregation-rule=a --dry-run=client",

@@ -115,7 +115,9 @@ async fn kustomizations_are_built_and_applied() {
     write("kustomization.yaml", "namePrefix: a-\nresources: [map.yaml]\n");
     write("map.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: x}}\n");
     assert_eq!(shell.ok("kustomize k").await, "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a-x\n");
+    assert_eq!(shell.run("get -k k").await.err, "Error from server (NotFound): configmaps \"a-x\" not found\n");
     assert_eq!(shell.ok("apply -k k").await, "configmap/a-x created\n");
+    assert_eq!(shell.ok("get -k k -o name").await, "configmap/a-x\n");
     assert_eq!(shell.fail("apply -k k -f x").await, "error: only one of -f or -k can be specified\n");
     assert_eq!(shell.ok("delete -k k").await, "configmap \"a-x\" deleted from default namespace\n");
     assert_eq!(shell.run_with("apply -f -", DEPLOYMENT).await.out, "deployment.apps/web created\n");
@@ -123,5 +125,76 @@ async fn kustomizations_are_built_and_applied() {
         shell.ok("autoscale deploy web --max=5 --cpu=70%").await,
         "horizontalpodautoscaler.autoscaling/web autoscaled\n"
     );
+    cluster.stop().await;
+}
+
+const NULLS: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: nulls, annotations: {x: null}}}";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn annotations_that_are_null_are_empty_texts() {
+    let (cluster, shell) = Shell::with_cluster().await;
+    assert_eq!(shell.run_with("apply -f -", NULLS).await.out, "configmap/nulls created\n");
+    let remembered = shell.ok("apply view-last-applied cm/nulls -o json").await;
+    assert!(remembered.contains("\"annotations\": {\n      \"x\": \"\"\n"), "{remembered}");
+    assert_eq!(shell.run_with("apply -f -", NULLS).await.out, "configmap/nulls unchanged\n");
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_only_shown_is_neither_asked_for_nor_remembered() {
+    let (cluster, shell) = Shell::with_cluster().await;
+    std::fs::create_dir(shell.home().join("k")).expect("a directory");
+    let write = |name: &str, text: &str| std::fs::write(shell.home().join("k").join(name), text).expect("a file");
+    write("kustomization.yaml", "namePrefix: a-\nresources: [map.yaml]\n");
+    write("map.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: x}}\n");
+    assert_eq!(shell.ok("scale --replicas=2 --dry-run=client -k k").await, "configmap/a-x scaled (dry run)\n");
+    assert_eq!(shell.run_with("apply -f -", DEPLOYMENT).await.out, "deployment.apps/web created\n");
+    assert_eq!(
+        shell.ok("autoscale deploy web --max=5 --dry-run=client").await,
+        "horizontalpodautoscaler.autoscaling/web created (dry run)\n"
+    );
+    for line in ["set image deploy/web *=other --dry-run=client -o json", "rollout pause deploy/web -o json"] {
+        let typed = "{\n    \"kind\": \"Deployment\",\n    \"apiVersion\": \"apps/v1\",\n    \"metadata\": {\n        \"name\": \"web\",\n";
+        assert!(shell.ok(line).await.starts_with(typed), "{line}: fields have the order of Go's types");
+    }
+    let shown = shell.ok("autoscale deploy web --max=5 --dry-run=client --save-config -o yaml").await;
+    assert!(!shown.contains("annotations"), "{shown}");
+    let saved = shell.ok("autoscale deploy web --max=5 --dry-run=server --save-config -o yaml").await;
+    assert!(saved.contains("last-applied-configuration: |\n      {\"kind\":\"HorizontalPodAutoscaler\""), "{saved}");
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_template_is_looked_at_where_upstream_looks() {
+    let (cluster, shell) = Shell::with_cluster().await;
+    assert_eq!(shell.ok("config view --template={{.kind}}").await, "Config");
+    assert_eq!(
+        shell.ok("cluster-info dump --namespaces=default --template={{.kind}},").await,
+        "NodeList,EventList,ReplicationControllerList,ServiceList,DaemonSetList,DeploymentList,ReplicaSetList,PodList,"
+    );
+    assert!(shell.ok("auth whoami --template={{.kind}}").await.starts_with("ATTRIBUTE"));
+    assert_eq!(shell.ok("events -w --request-timeout=1s").await, "", "no headers above nothing");
+    assert!(shell.ok("cluster-info dump --namespaces=default -o yaml").await.contains("\n---\napiVersion: v1\n"));
+    assert!(shell.ok("get --raw https://elsewhere.example/version").await.contains("\"minor\": \"37\""));
+    let pod = shell.ok("explain pods.spec.restartPolicy -o plaintext-openapiv2").await;
+    assert!(
+        pod.starts_with("KIND:     Pod\nVERSION:  v1\n\nFIELD:    restartPolicy <string>\n\nDESCRIPTION:\n     "),
+        "{pod}"
+    );
+    assert_eq!(shell.run_with("apply -f -", DEPLOYMENT).await.out, "deployment.apps/web created\n");
+    let uid = shell.ok("get deploy web -o jsonpath={.metadata.uid}").await;
+    // No controller runs here: this is what it would make.
+    let revision = format!(
+        "{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: web-1, labels: {{app: web}}, \
+          annotations: {{deployment.kubernetes.io/revision: '1'}}, \
+          ownerReferences: [{{apiVersion: apps/v1, kind: Deployment, name: web, uid: {uid}, controller: true}}]}}, \
+          spec: {{selector: {{matchLabels: {{app: web}}}}, template: {{metadata: {{labels: {{app: web}}}}, \
+          spec: {{containers: [{{name: c, image: i}}]}}}}}}}}"
+    );
+    assert_eq!(shell.run_with("create -f -", &revision).await.out, "replicaset.apps/web-1 created\n");
+    let history = "rollout history deploy/web -o yaml";
+    assert!(shell.ok(history).await.contains("name: web-1\n"));
+    assert!(!shell.ok(history).await.contains("managedFields"));
+    assert!(shell.ok(&format!("{history} --show-managed-fields")).await.contains("  managedFields:\n"));
     cluster.stop().await;
 }

@@ -80,6 +80,13 @@ async fn what_apply_would_change_is_shown() {
     assert_eq!(shell.run_with("apply -f -", secret).await.out, "secret/s created\n");
     let hidden = shell.run_with("diff -f -", &secret.replace("open", "other")).await;
     assert!(hidden.out.contains("*** (before)") && !hidden.out.contains("b3Blbg=="), "{}", hidden.out);
+    let made = shell.run_with("diff -f -", &secret.replace("name: s", "name: new")).await;
+    assert!(
+        made.out.contains("\n-null\n+apiVersion: v1\n"),
+        "a new Secret is compared with nothing, hidden: {}",
+        made.out
+    );
+    assert!(!new.out.contains("-null"), "what is not hidden has no head: {}", new.out);
     let mine = script(shell.home(), "mine", "echo compared; exit 0");
     let own = shell.clone().with("KUBECTL_EXTERNAL_DIFF", &mine);
     assert_eq!(own.run_with("diff -f -", MAP).await.out, "compared\n");

@@ -53,6 +53,22 @@ async fn what_upstream_refuses_is_refused_in_its_words() {
             "apply -f all.yaml -l ==",
             "error: the provided selector \"==\" is not valid: found '==', expected: !, identifier, or 'end of string'",
         ),
+        ("apply view-last-applied -f gone.yaml", "Error from server (NotFound): configmaps \"g1\" not found"),
+        (
+            "logs nope --tail=-5",
+            "error: error from server (NotFound): pods \"nope\" not found in namespace \"default\"",
+        ),
+        (
+            "logs nope --since-time=x",
+            "error: parsing time \"x\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"x\" as \"2006\"",
+        ),
+        ("debug nope other --image=i", "Error from server (NotFound): pods \"nope\" not found"),
+        (
+            "certificate deny a -f gone.yaml",
+            "error: resource/name arguments cannot be provided when a path is specified",
+        ),
+        ("create pdb p --min-available=1 --selector=a!=b", "error: \"!=\" is not a valid label selector operator"),
+        ("explain pods.nope -o plaintext-openapiv2", "error: field \"nope\" does not exist"),
         ("create cm x --dry-run=", "error: Invalid dry-run value (). Must be \"none\", \"server\", or \"client\"."),
         ("autoscale deploy web --max=3 --cpu=-5%", "error: invalid percentage value: -5"),
         (
@@ -88,6 +104,13 @@ async fn what_upstream_refuses_is_refused_in_its_words() {
         assert_eq!(shell.fail(line).await, format!("{expected}\n"), "{line}");
     }
     assert!(shell.ok("get cm cm1 -o name").await.starts_with("configmap/cm1"), "a refused delete deletes nothing");
+    let said = shell.run("wait deploy/gone cm/cm1 --for=jsonpath={.kind}=ConfigMap").await;
+    assert_eq!(
+        (said.code, &*said.out),
+        (1, "configmap/cm1 condition met\n"),
+        "what is missing keeps nobody from the others"
+    );
+    assert_eq!(said.err, "Error from server (NotFound): deployments.apps \"gone\" not found\n");
     let said = shell.run("diff -f made.yaml").await;
     assert_eq!((said.code, said.err.as_str()), (2, "error: resource name may not be empty\n"));
     cluster.stop().await;

@@ -49,8 +49,8 @@ fn remembered(info: &Info) -> Option<Value> {
 }
 
 async fn infos(invocation: &mut Invocation) -> Outcome<Vec<Info>> {
-    let mut builder = Builder { latest: true, ..Builder::from_flags(&invocation.session, &invocation.flags)? };
-    builder.enforce_namespace = false;
+    let flags = Builder::from_flags(&invocation.session, &invocation.flags)?;
+    let builder = Builder { latest: true, ends_at_first: true, enforce_namespace: false, ..flags };
     builder.infos(&invocation.session, &mut invocation.streams).await?.all()
 }
 

@@ -33,7 +33,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         _ => error,
     })?;
     let request = Request { allowed: OBJECTS, typed: true };
-    let text = match Printer::from_flags(&invocation.flags, &invocation.session.environment, &request)? {
+    let text = match Printer::from_output(&invocation.flags, &invocation.session.environment, &request)? {
         Some(mut printer) => printer.print(&answer)?,
         None => table(&answer),
     };

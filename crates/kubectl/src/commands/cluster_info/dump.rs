@@ -51,12 +51,14 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         _ => ".txt",
     };
     let request = Request { allowed: OBJECTS, typed: true };
-    Printer::from_flags(&invocation.flags, &invocation.session.environment, &request)?;
+    let printer = Printer::from_flags(&invocation.flags, &invocation.session.environment, &request)?;
+    // One for everything: what it separates are documents of one dump.
+    let Some(mut printer) = printer else { return Ok(()) };
     if invocation.flags.text("output") == "name" {
         return Err(Failure::message("list types are not supported by name printing: *v1.NodeList"));
     }
     let nodes = api.get("/api/v1/nodes").await?;
-    print(invocation, &nodes, &format!("nodes{extension}"))?;
+    print(invocation, &mut printer, &nodes, &format!("nodes{extension}"))?;
     let given = invocation.flags.list("namespaces");
     let namespaces = if invocation.flags.is("all-namespaces") {
         let all = api.get("/api/v1/namespaces").await?;
@@ -71,7 +73,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         for (group, resource) in KINDS {
             let found = api.get(&format!("{group}/namespaces/{}/{resource}", segment(&namespace))).await?;
             let name = if resource == "replicationcontrollers" { "replication-controllers" } else { resource };
-            print(invocation, &found, &format!("{namespace}/{name}{extension}"))?;
+            print(invocation, &mut printer, &found, &format!("{namespace}/{name}{extension}"))?;
             pods = found;
         }
         for pod in list(&pods, "items") {
@@ -90,21 +92,16 @@ fn directory(invocation: &Invocation) -> Option<String> {
     invocation.flags.given("output-directory").filter(|directory| *directory != "-").map(str::to_owned)
 }
 
-fn print(invocation: &mut Invocation, found: &Value, name: &str) -> Outcome {
-    let request = Request { allowed: OBJECTS, typed: true };
-    let printer = Printer::from_flags(&invocation.flags, &invocation.session.environment, &request)?;
+fn print(invocation: &mut Invocation, printer: &mut Printer, found: &Value, name: &str) -> Outcome {
     let mut found = found.clone();
-    if !invocation.flags.is("show-managed-fields") {
+    if printer.omits_managed_fields() && !invocation.flags.is("show-managed-fields") {
         crate::print::without_managed_fields(&mut found);
     }
     // As Go writes a list that has nothing in it.
     if list(&found, "items").is_empty() {
         found["items"] = Value::Null;
     }
-    let text = match printer {
-        Some(mut printer) => printer.print(&found)?,
-        None => String::new(),
-    };
+    let text = printer.print(&found)?;
     write(invocation, name, text.as_bytes())
 }
 

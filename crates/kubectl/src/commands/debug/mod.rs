@@ -203,11 +203,10 @@ async fn run_it(invocation: &mut Invocation) -> Outcome {
     let word = |word: &String| if word.contains('/') { word.clone() } else { format!("pods/{word}") };
     let builder = Builder {
         arguments: options.targets.iter().map(word).collect(),
-        latest: true,
+        ends_at_first: true,
         ..Builder::from_flags(&invocation.session, &invocation.flags)?
     };
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
-    Failure::all(found.errors)?;
     let flags = &invocation.flags;
     let attaches = if flags.changed("attach") { flags.is("attach") } else { options.stdin };
     for info in found.infos {
@@ -225,7 +224,7 @@ async fn run_it(invocation: &mut Invocation) -> Outcome {
             attach(invocation, &options, &pod, &container).await?;
         }
     }
-    Ok(())
+    Failure::all(found.errors)
 }
 
 async fn create(invocation: &Invocation, namespace: &str, pod: &Value) -> Outcome<Value> {

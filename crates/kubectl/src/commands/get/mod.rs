@@ -53,7 +53,8 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     if !contexts.is_empty() {
         return contexts::run(invocation, &contexts).await;
     }
-    if let Some(path) = invocation.flags.given("raw").map(str::to_owned) {
+    if let Some(given) = invocation.flags.given("raw") {
+        let path = super::raw::checked(given)?;
         return raw(invocation, &path).await;
     }
     let request = Request { allowed: print::ALL, typed: false };
@@ -104,7 +105,7 @@ fn validate(invocation: &Invocation) -> Outcome {
         if !flags.arguments.is_empty() {
             return Err(Failure::message("arguments may not be passed when --raw is specified"));
         }
-        super::raw::checked(flags.text("raw"))?;
+        super::raw::checked(flags.text("raw")).map(drop)?;
     }
     if !flags.text("at").is_empty() && (flags.is("watch") || flags.is("watch-only")) {
         return Err(Failure::message("--at cannot be used with --watch: the past does not change"));

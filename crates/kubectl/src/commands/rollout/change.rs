@@ -108,7 +108,7 @@ async fn run(invocation: &mut Invocation, done: &str, plan: fn(&Info) -> Result<
         match writing.patch(&api, &info, STRATEGIC, &patch).await {
             Ok(object) => {
                 info.refresh(object);
-                Report::new(invocation, DryRun::No, false)?.say(invocation, &info.object, done)?;
+                Report::new(invocation, DryRun::No, true)?.say(invocation, &info.object, done)?;
             }
             Err(error) => errors.push(Failure::Message(format!("failed to patch: {}", error.bare()))),
         }

@@ -121,7 +121,8 @@ async fn show(invocation: &Invocation, info: &Info, wanted: i64) -> Outcome<Stri
         if invocation.flags.text("output").is_empty() {
             return printer.print(&info.object);
         }
-        return structured(&mut printer, info, &revisions, wanted);
+        let managed = !printer.omits_managed_fields() || invocation.flags.is("show-managed-fields");
+        return structured(&mut printer, info, &revisions, wanted, managed);
     }
     let name = print::name(&info.object);
     if revisions.is_empty() {
@@ -152,7 +153,13 @@ fn with_cause(info: &Info, revision: &Revision) -> Value {
 }
 
 /// Each revision as an object: a Deployment's are ReplicaSets, others are what they were then.
-fn structured(printer: &mut Printer, info: &Info, revisions: &[Revision], wanted: i64) -> Outcome<String> {
+fn structured(
+    printer: &mut Printer,
+    info: &Info,
+    revisions: &[Revision],
+    wanted: i64,
+    managed: bool,
+) -> Outcome<String> {
     let shown = |revision: &Revision| {
         let mut object = if info.mapping.kind == "Deployment" {
             let mut object = revision.keeper.clone();
@@ -165,7 +172,9 @@ fn structured(printer: &mut Printer, info: &Info, revisions: &[Revision], wanted
             machinery::value::remove(&mut object, "spec.template.$patch");
             object
         };
-        print::without_managed_fields(&mut object);
+        if !managed {
+            print::without_managed_fields(&mut object);
+        }
         object
     };
     if wanted > 0 {

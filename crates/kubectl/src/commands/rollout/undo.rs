@@ -52,7 +52,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
             invocation.streams.error(&format!("Warning: resource {resource}/{name} was previously managed with 'kubectl apply'. Rolling back will not update the {annotation} annotation, which may cause unexpected behavior on future 'kubectl apply' operations. Consider using 'kubectl apply' with your previous configuration file instead."));
         }
         match undo(invocation, &writing, &info).await {
-            Ok(done) => Report::new(invocation, writing.dry_run, false)?.say(invocation, &info.object, &done)?,
+            Ok(done) => Report::new(invocation, writing.dry_run, true)?.say(invocation, &info.object, &done)?,
             Err(error) => errors.push(error),
         }
     }

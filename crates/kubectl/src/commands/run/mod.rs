@@ -243,7 +243,15 @@ fn annotations(given: &[String]) -> Result<Vec<(&str, &str)>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_image;
+    use super::{annotations, is_image};
+
+    #[test]
+    fn annotations_are_pairs_and_all_that_are_none_are_named() {
+        let own = |given: &[&str]| given.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
+        assert_eq!(annotations(&own(&["a=b", "c=d=e"])), Ok(vec![("a", "b"), ("c", "d=e")]));
+        let refused = Err("invalid annotations format: x, =y".to_owned());
+        assert_eq!(annotations(&own(&["x", "a=b", "=y"])), refused);
+    }
 
     #[test]
     fn images_have_a_name_and_maybe_a_port_a_tag_and_a_digest() {

@@ -98,7 +98,7 @@ async fn apply(
         return Err(Failure::Message(wrong));
     }
     let mut errors = found.errors;
-    let mut report = Report::new(invocation, writing.dry_run, false)?;
+    let mut report = Report::new(invocation, writing.dry_run, true)?;
     for mut info in found.infos {
         let before = info.object.clone();
         if let Err(wrong) = change(&mut info) {

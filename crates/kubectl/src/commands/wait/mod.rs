@@ -14,7 +14,7 @@ use crate::flags::{Flag, sets};
 use crate::report::Report;
 use crate::resource::arguments::ONLY_FILES;
 use crate::resource::helper::DryRun;
-use crate::resource::{Builder, Info};
+use crate::resource::{Builder, Found, Info};
 use crate::session::Session;
 use condition::Condition;
 
@@ -66,11 +66,12 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     }
     let builder = Builder { latest: true, ..Builder::from_flags(&invocation.session, &invocation.flags)? };
     let found = find(invocation, &builder, &conditions, deadline).await?;
-    if found.is_empty() && !conditions.contains(&Condition::Deleted) {
+    if found.infos.is_empty() && found.errors.is_empty() && !conditions.contains(&Condition::Deleted) {
         return Err(Failure::message("no matching resources found"));
     }
-    let mut errors = Vec::new();
-    for info in found {
+    // Those that are there are waited for all the same.
+    let mut errors = found.errors;
+    for info in found.infos {
         for condition in &conditions {
             match until(&invocation.session, &info, condition, deadline, limit).await {
                 Ok(object) => report.say(invocation, &object, "condition met")?,
@@ -91,12 +92,12 @@ async fn find(
     builder: &Builder,
     conditions: &[Condition],
     deadline: Instant,
-) -> Outcome<Vec<Info>> {
+) -> Outcome<Found> {
     loop {
         let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
         let missing = found.errors.iter().all(Failure::is_not_found);
         if conditions.contains(&Condition::Deleted) && missing {
-            return Ok(found.infos);
+            return Ok(Found { errors: Vec::new(), ..found });
         }
         let waits =
             conditions.contains(&Condition::Created) && missing && (found.infos.is_empty() || !found.errors.is_empty());
@@ -104,8 +105,7 @@ async fn find(
             return Err(Failure::message("timed out waiting for the condition"));
         }
         if !waits {
-            Failure::all(found.errors)?;
-            return Ok(found.infos);
+            return Ok(found);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
