@@ -19,6 +19,8 @@ use crate::common::pods;
 
 /// How long a node that does not answer may keep a volume.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(6 * 60);
+/// How long an attacher may leave an attachment without an answer before pods are told.
+const ATTACHER_WAIT: Duration = Duration::from_secs(2 * 60);
 const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 
 /// A volume, who wants it, and where it is.
@@ -41,6 +43,8 @@ pub(super) struct Remembered {
     pub(super) unwanted: BTreeMap<String, Timestamp>,
     /// Nodes whose pods were told that they have to wait for others.
     pub(super) warned: BTreeSet<String>,
+    /// When pods were told last that nobody answers for their attachment, by node.
+    pub(super) overdue: BTreeMap<String, Timestamp>,
     /// Uids of attachments that are deleted, whatever the cache says.
     pub(super) deleted: BTreeSet<String>,
     /// A disk, and the nodes that were given it, whatever the cache says.
@@ -105,13 +109,14 @@ pub(super) fn as_attached(volume: &Arc<PersistentVolume>) -> Option<Arc<Persiste
     }
 }
 
-/// The driver's part of a volume that has to be attached.
-pub(super) fn attachable<'a>(
-    volume: &'a PersistentVolume,
-    driver: Option<&CSIDriver>,
-) -> Option<&'a CSIPersistentVolumeSource> {
-    let source = volume.spec.as_ref()?.csi.as_ref()?;
-    (driver.and_then(|driver| driver.spec.attach_required) != Some(false)).then_some(source)
+/// The driver's part of a volume.
+pub(super) fn source(volume: &PersistentVolume) -> Option<&CSIPersistentVolumeSource> {
+    volume.spec.as_ref()?.csi.as_ref()
+}
+
+/// Whether a driver's volumes have to be attached. One that says nothing of it has them attached.
+fn needs_attaching(driver: Option<&CSIDriver>) -> bool {
+    driver.and_then(|driver| driver.spec.attach_required) != Some(false)
 }
 
 /// A volume as nodes know it, whoever attaches it.
@@ -150,9 +155,10 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         return disks::plan(observed, now);
     }
     let mut plan = Plan::default();
-    let Some(source) = attachable(&observed.volume, observed.driver.as_deref()) else { return plan };
+    let Some(source) = source(&observed.volume) else { return plan };
     let name = observed.volume.metadata.name();
-    let wanted = wanted(observed);
+    // A driver may have had its volumes attached before it said that it needs none of that: those are let go of.
+    let wanted = if needs_attaching(observed.driver.as_deref()) { wanted(observed) } else { BTreeMap::new() };
     // Attachments by node; one that is on its way out still keeps others from the volume.
     let present: BTreeMap<&str, (&VolumeAttachment, bool)> = observed
         .attachments
@@ -183,7 +189,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     for (node, users) in &wanted {
         match present.get(node.as_str()) {
             Some((_, true)) => {}
-            Some((attachment, false)) => follow(observed, source, node, users, attachment, &mut plan),
+            Some((attachment, false)) => follow(observed, source, users, attachment, now, &mut plan),
             None if taken && !is_shared(&observed.volume) => {
                 wait(observed, |other| present.contains_key(other), &wanted, node, &mut plan);
             }
@@ -246,17 +252,20 @@ pub(super) fn let_go(
 fn follow(
     observed: &Observed,
     source: &CSIPersistentVolumeSource,
-    node: &str,
     users: &[Arc<Pod>],
     attachment: &VolumeAttachment,
+    now: Timestamp,
     plan: &mut Plan,
 ) {
-    let name = observed.volume.metadata.name();
+    let (name, node) = (observed.volume.metadata.name(), attachment.spec.node_name.as_str());
     let status = attachment.status.clone().unwrap_or_default();
     if !status.attached {
-        if let Some(error) = status.attach_error {
-            let message =
-                format!("AttachVolume.Attach failed for volume {name:?} : {}", error.message.unwrap_or_default());
+        let why = match status.attach_error {
+            Some(error) => Some(error.message.unwrap_or_default()),
+            None => overdue(observed, source, attachment, now, plan),
+        };
+        if let Some(why) = why {
+            let message = format!("AttachVolume.Attach failed for volume {name:?} : {why}");
             tell(users, EventType::Warning, "FailedAttachVolume", |_| message.clone(), plan);
         }
         return;
@@ -264,6 +273,27 @@ fn follow(
     if !observed.nodes.get(node).is_some_and(|known| is_reported(known, &unique_name(source))) {
         plan.steps.push(Step::Report { node: node.to_owned(), users: users.to_vec() });
     }
+}
+
+/// What to say of an attachment that nobody answers, each time that it was waited for long enough: perhaps the driver's attacher does not run.
+fn overdue(
+    observed: &Observed,
+    source: &CSIPersistentVolumeSource,
+    attachment: &VolumeAttachment,
+    now: Timestamp,
+    plan: &mut Plan,
+) -> Option<String> {
+    let node = &attachment.spec.node_name;
+    let made = attachment.metadata.creation_timestamp.as_ref().map_or(now, |made| made.0);
+    let told = observed.remembered.overdue.get(node).copied().filter(|told| *told >= made);
+    let waited = since(now, told.unwrap_or(made));
+    let is_overdue = waited >= ATTACHER_WAIT;
+    let left = if is_overdue { ATTACHER_WAIT } else { ATTACHER_WAIT - waited };
+    plan.again = Some(plan.again.map_or(left, |sooner| sooner.min(left)));
+    plan.remembered.overdue.extend(is_overdue.then_some(now).or(told).map(|told| (node.clone(), told)));
+    let (driver, handle) = (&source.driver, &source.volume_handle);
+    is_overdue
+        .then(|| format!("timed out waiting for external-attacher of {driver} CSI driver to attach volume {handle}"))
 }
 
 /// Tells the pods of a node, once, why their volume is not attached there.

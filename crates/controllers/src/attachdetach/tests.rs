@@ -113,6 +113,28 @@ fn a_driver_that_needs_no_attaching_is_left_alone() {
     let driver = json!({"metadata": {"name": "d"}, "spec": {"attachRequired": false}});
     observed.driver = Some(Arc::new(serde_json::from_value(driver).expect("a driver")));
     check(&observed, &[]);
+    // What was attached before it said so is detached, though pods want it, as soon as the node does not rely on it.
+    observed.attachments = vec![attached("n1")];
+    observed.nodes = BTreeMap::from([("n1".to_owned(), node("n1", true, true, true))]);
+    assert_eq!(check(&observed, &[]).again, None, "the node is heard of");
+    observed.nodes = BTreeMap::from([("n1".to_owned(), node("n1", true, false, true))]);
+    check(&observed, &["detach n1"]);
+}
+
+#[test]
+fn pods_are_told_when_nobody_answers_for_an_attachment() {
+    let mut silent = VolumeAttachment::clone(&attachment("n1", json!({"attached": false})));
+    silent.metadata.creation_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(0)));
+    let mut observed = observed(&[user("a", "n1")], &[Arc::new(silent)], &[node("n1", true, false, false)]);
+    let told = "a FailedAttachVolume: AttachVolume.Attach failed for volume \"pv\" : timed out waiting for external-attacher of d CSI driver to attach volume h";
+    for (second, expected, again) in
+        [(0, None, 120), (119, None, 1), (120, Some(told), 120), (180, None, 60), (240, Some(told), 120)]
+    {
+        let plan = plan(&observed, at(second));
+        assert_eq!(steps(&plan), expected.into_iter().collect::<Vec<_>>(), "after {second} s");
+        assert_eq!(plan.again, Some(Duration::from_secs(again)), "after {second} s");
+        observed.remembered = plan.remembered;
+    }
 }
 
 #[test]
@@ -200,7 +222,7 @@ fn a_volume_of_an_old_name_is_attached_by_its_driver() {
     let old: Arc<PersistentVolume> = Arc::new(serde_json::from_value(old).expect("a volume"));
     assert_eq!(super::plan::driver(&old), Some("ebs.csi.aws.com"));
     let known = super::plan::as_attached(&old).expect("a translation");
-    assert!(super::plan::attachable(&known, None).is_some(), "it has to be attached");
+    assert!(super::plan::source(&known).is_some(), "it is a driver's");
     let name = super::plan::name_on_nodes(&known);
     assert_eq!(name.as_deref(), Some("kubernetes.io/csi/ebs.csi.aws.com^vol-1"));
 }

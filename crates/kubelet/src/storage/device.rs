@@ -27,6 +27,9 @@ impl Storage {
         }
         let before = self.published.lock().contains_key(&device.publish);
         let object = self.object(&source.driver).await;
+        if Data::load(&device.data).is_none() {
+            self.wait_no_more(pod, source, object.as_deref());
+        }
         let known = self.known(pod, source, object, SET_UP).await?;
         let _turn = self.locks.turn(&source.driver, &source.handle).await;
         if source.is_exclusive() && self.has_other_device(spec::uid(pod), &source.name) {
@@ -47,7 +50,8 @@ impl Storage {
             std::fs::create_dir_all(&device.staging).map_err(|e| failed(SET_UP)(e.to_string()))?;
             staging = device.staging.to_string_lossy().into_owned();
             if self.staged_as(source).is_none() {
-                self.ask_to_stage(source, &known, &device.staging, None).await.map_err(failed(SET_UP))?;
+                let asked = self.ask_to_stage(source, &known, &device.staging, None).await;
+                asked.map_err(|refused| failed(SET_UP)(refused.why))?;
             }
         }
         if let Some(parent) = device.publish.parent() {

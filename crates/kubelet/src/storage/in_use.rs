@@ -41,6 +41,18 @@ impl InUse {
         news
     }
 
+    /// The pod does not rely on the volume being attached any more; whether it is free now.
+    pub(super) fn release(&self, volume: &str, pod: &str) -> bool {
+        let mut pods = self.pods.lock();
+        let Some(users) = pods.get_mut(volume) else { return false };
+        users.remove(pod);
+        let free = users.is_empty();
+        if free {
+            pods.remove(volume);
+        }
+        free
+    }
+
     /// The pod has no volume any more; whether some volume is free now.
     pub(super) fn forget(&self, pod: &str) -> bool {
         let mut pods = self.pods.lock();
@@ -69,6 +81,18 @@ mod tests {
         assert!(!in_use.forget("a"));
         assert_eq!(in_use.names(), ["v"]);
         assert!(in_use.forget("b"));
+        assert!(in_use.names().is_empty());
+    }
+
+    #[test]
+    fn a_volume_that_a_pod_lets_go_of_is_in_use_by_the_others() {
+        let in_use = InUse::default();
+        assert!(!in_use.release("v", "a"), "it was not in use");
+        in_use.add("v", "a");
+        in_use.add("v", "b");
+        assert!(!in_use.release("v", "a"));
+        assert_eq!(in_use.names(), ["v"]);
+        assert!(in_use.release("v", "b"));
         assert!(in_use.names().is_empty());
     }
 

@@ -99,6 +99,14 @@ impl Storage {
                 wake_all(&waiters, &wake);
             }
         });
+        let (waiters, wake) = (waiting.clone(), on_change.clone());
+        // A driver may say later that its volumes need no attaching.
+        objects.subscribe(move |change| {
+            let attaches = |object: Option<&Arc<CSIDriver>>| object.and_then(|object| object.spec.attach_required);
+            if attaches(change.before()) != attaches(change.after()) {
+                wake_all(&waiters, &wake);
+            }
+        });
         let waiters = waiting.clone();
         let drivers = Arc::new(Drivers::new(move || wake_all(&waiters, &on_change)));
         let in_use = InUse::of_disk(&root);

@@ -12,6 +12,7 @@ use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
 
 use super::data::Data;
 use super::source::about_pod;
+use super::unmount::remove_staged;
 use super::{Grown, Source, Storage, layout, node_object};
 use crate::pod::spec;
 use crate::shared::tokens::Tokens;
@@ -64,6 +65,20 @@ pub(super) fn failed(step: &'static str) -> impl Fn(String) -> NotMounted {
     move |why| NotMounted::Failed { step, why }
 }
 
+/// Why a volume is not staged.
+pub(super) struct NotStaged {
+    pub(super) why: String,
+    /// Whether nothing was done, and nothing goes on in the driver: there is nothing to unstage.
+    has_ended: bool,
+}
+
+/// What fails before a driver is asked.
+impl From<String> for NotStaged {
+    fn from(why: String) -> Self {
+        Self { why, has_ended: true }
+    }
+}
+
 /// The code by which drivers say that a node takes no more volumes.
 const RESOURCE_EXHAUSTED: i32 = 8;
 
@@ -96,6 +111,10 @@ impl Storage {
             return Ok(mounted);
         }
         let before = self.published.lock().contains_key(&target);
+        let is_first = Data::load(&dir).is_none();
+        if is_first {
+            self.wait_no_more(pod, source, object.as_deref());
+        }
         let known = self.known(pod, source, object, step).await?;
         let group = volumes::fs_group(pod);
         let _turn = self.locks.turn(&source.driver, &source.handle).await;
@@ -109,7 +128,19 @@ impl Storage {
         } else {
             let staged =
                 layout::staged(&self.root, &source.driver, &source.handle).map_err(|e| failed(STAGE)(e.to_string()))?;
-            self.stage(source, &known, &staged, group).await.map_err(failed(STAGE))?
+            match self.stage(source, &known, &staged, group).await {
+                Ok(path) => path,
+                Err(refused) => {
+                    // The record goes, unless something is there: then it is taken down with the pod.
+                    if is_first
+                        && refused.has_ended
+                        && let Err(why) = self.remove_published(&dir, &target)
+                    {
+                        tracing::warn!(volume = source.name, why, "the record of a volume that is not staged stays");
+                    }
+                    return Err(failed(STAGE)(refused.why));
+                }
+            }
         };
         let (context, secrets) =
             self.context_and_secrets(pod, source, &known, tokens).await.map_err(failed(PUBLISH))?;
@@ -194,6 +225,14 @@ impl Storage {
         Ok(Known { driver, abilities, object, context })
     }
 
+    /// A volume that the pod waited for needs no attaching any more, and nothing was asked of its driver yet: whoever attached it may
+    /// detach it. One that the pod has stays as it was mounted.
+    pub(super) fn wait_no_more(&self, pod: &Pod, source: &Source, object: Option<&CSIDriver>) {
+        if !source.is_attachable(object) && self.in_use.release(&source.unique_name(), spec::uid(pod)) {
+            self.status_changed.notify_one();
+        }
+    }
+
     /// Whether the node's status says both that the volume is in use, so that nobody detaches it, and that it is attached.
     pub(super) fn is_attached(&self, pod: &Pod, name: &str) -> bool {
         // Before looking: what changes after that is heard of.
@@ -253,23 +292,36 @@ impl Storage {
     }
 
     /// Stages a volume, once for all pods; answers where. The volume's lock is held.
-    async fn stage(&self, source: &Source, known: &Known, staged: &Path, group: Option<u32>) -> Result<String, String> {
+    async fn stage(
+        &self,
+        source: &Source,
+        known: &Known,
+        staged: &Path,
+        group: Option<u32>,
+    ) -> Result<String, NotStaged> {
         let target = layout::global_mount(staged);
         let path = target.to_string_lossy().into_owned();
         if let Some(label) = self.staged_as(source) {
             if label != source.label {
                 let [one, other] = [&label, &source.label].map(|label| label.clone().unwrap_or_default());
                 let name = &source.name;
-                return Err(format!("conflicting SELinux labels of volume {name:?}: {one:?} and {other:?}"));
+                return Err(format!("conflicting SELinux labels of volume {name:?}: {one:?} and {other:?}").into());
             }
             return Ok(path);
         }
         std::fs::create_dir_all(&target)
             .map_err(|e| format!("kubernetes.io/csi: attacher.MountDevice failed to create dir {path:?}:  {e}"))?;
         let record = Data { handle: source.handle.clone(), driver: source.driver.clone(), ..Data::default() };
+        // A record from before may be of a mount that is there, or of a call that goes on in the driver.
+        let is_first = Data::load(staged).is_none();
         record.save(staged).map_err(|e| format!("kubernetes.io/csi: failed to save volume info data: {e}"))?;
-        self.ask_to_stage(source, known, &target, group).await?;
-        Ok(path)
+        match self.ask_to_stage(source, known, &target, group).await {
+            Err(refused) if is_first && refused.has_ended => {
+                // What is mounted all the same has to be unstaged.
+                Err(NotStaged { has_ended: remove_staged(staged).is_ok(), ..refused })
+            }
+            asked => asked.map(|()| path),
+        }
     }
 
     /// With which label the volume was staged, if it was.
@@ -283,7 +335,7 @@ impl Storage {
         known: &Known,
         target: &Path,
         group: Option<u32>,
-    ) -> Result<(), String> {
+    ) -> Result<(), NotStaged> {
         let secrets = self.secrets("NodeStageSecretRef", source.stage_secret.as_ref()).await?;
         let request = v1::NodeStageVolumeRequest {
             volume_id: source.handle.clone(),
@@ -293,7 +345,8 @@ impl Storage {
             secrets,
             volume_context: source.attributes.clone(),
         };
-        known.driver.stage(request).await.map_err(|e| e.to_string())?;
+        let asked = known.driver.stage(request).await;
+        asked.map_err(|error| NotStaged { why: error.to_string(), has_ended: error.is_final() })?;
         self.staged.lock().insert((source.driver.clone(), source.handle.clone()), source.label.clone());
         Ok(())
     }

@@ -54,7 +54,7 @@ impl Storage {
     }
 
     /// The record goes last: as long as it is there, everything is tried again.
-    fn remove_published(&self, dir: &Path, target: &Path) -> Result<(), String> {
+    pub(super) fn remove_published(&self, dir: &Path, target: &Path) -> Result<(), String> {
         if is_mounted(target)? {
             return Err("something is mounted there that nobody has a record of".to_owned());
         }
@@ -69,12 +69,7 @@ impl Storage {
         if Data::load(staged).is_some() {
             self.ask_to_unstage(driver, data, &target).await?;
         }
-        if is_mounted(&target)? {
-            return Err("the driver says that it is unstaged, and it is mounted".to_owned());
-        }
-        remove(&target)?;
-        Data::forget(staged)?;
-        remove(staged)
+        remove_staged(staged)
     }
 
     pub(super) async fn ask_to_unstage(&self, driver: &csi::Driver, data: &Data, target: &Path) -> Result<(), String> {
@@ -100,6 +95,17 @@ impl Storage {
         let others = layout::all_published(&self.root).into_iter().filter(|other| other != dir);
         others.filter_map(|other| Data::load(&other)).any(|other| other.is_same_volume(data))
     }
+}
+
+/// Removes what there is of a volume that is not staged. Its record goes last.
+pub(super) fn remove_staged(staged: &Path) -> Result<(), String> {
+    let target = layout::global_mount(staged);
+    if is_mounted(&target)? {
+        return Err("the driver says that it is not staged, and it is mounted".to_owned());
+    }
+    remove(&target)?;
+    Data::forget(staged)?;
+    remove(staged)
 }
 
 pub(super) fn is_mounted(path: &Path) -> Result<bool, String> {

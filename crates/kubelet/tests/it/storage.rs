@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::Patch;
+use client::{DeleteOptions, Patch};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Secret};
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, VolumeAttachment};
 use serde_json::{Value, json};
@@ -151,6 +151,27 @@ async fn a_volume_that_has_to_be_attached_is_waited_for_and_reported_in_use() {
     rig.delete("waits").await;
     testkit::object::<Node>(&rig.admin, "", NODE, "no volume in use", |node| in_use(node).is_empty()).await;
     assert_eq!(driver.in_use(), [] as [String; 0]);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_volume_whose_driver_needs_no_attaching_any_more_is_not_waited_for_and_may_be_detached() {
+    let rig = Rig::start().await;
+    let driver = driver(&rig, Traits::default(), json!({"attachRequired": true})).await;
+    volume(&rig, &driver, "v", json!({})).await;
+    rig.pod("waits", with_volume(LOOP, claim("v"))).await;
+    let unique = format!("kubernetes.io/csi/{DRIVER}^v");
+    let in_use = |node: Option<&Node>| {
+        let status = node.and_then(|node| node.status.clone()).unwrap_or_default();
+        status.volumes_in_use.unwrap_or_default()
+    };
+    testkit::object::<Node>(&rig.admin, "", NODE, "a volume in use", |node| in_use(node) == [unique.clone()]).await;
+    // The field cannot be changed: administrators make the object anew.
+    rig.admin.delete::<CSIDriver>("", DRIVER, &DeleteOptions::default()).await.unwrap();
+    let without = json!({"metadata": {"name": DRIVER}, "spec": {"attachRequired": false}});
+    rig.admin.create(&serde_json::from_value::<CSIDriver>(without).unwrap()).await.unwrap();
+    rig.ready("waits").await;
+    testkit::object::<Node>(&rig.admin, "", NODE, "no volume in use", |node| in_use(node).is_empty()).await;
     rig.stop().await;
 }
 

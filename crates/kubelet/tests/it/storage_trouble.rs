@@ -46,6 +46,32 @@ async fn every_call_is_tried_again_after_an_error_and_nothing_is_done_out_of_ord
     rig.stop().await;
 }
 
+/// The calls about a volume besides those to stage it, when its pod is deleted whose driver answers these with a code.
+async fn calls_after_failed_staging(code: Code) -> Vec<&'static str> {
+    let rig = Rig::start().await;
+    let driver = driver(&rig, Traits::default(), json!({"attachRequired": false})).await;
+    volume(&rig, &driver, "v", json!({})).await;
+    // More than there are tries before the pod is deleted.
+    (0..100).for_each(|_| driver.trouble("NodeStageVolume", Trouble::Refuse(code, "no disk".to_owned())));
+    rig.pod("p", with_volume(LOOP, claim("v"))).await;
+    driver.until("two tries", |calls| calls.iter().filter(|call| call.name == "NodeStageVolume").count() >= 2).await;
+    rig.delete("p").await;
+    let calls = driver.names("v");
+    rig.stop().await;
+    calls.into_iter().filter(|call| *call != "NodeStageVolume").collect()
+}
+
+#[tokio::test]
+async fn what_a_driver_refused_to_stage_is_not_unstaged() {
+    assert_eq!(calls_after_failed_staging(Code::InvalidArgument).await, [] as [&str; 0]);
+}
+
+#[tokio::test]
+async fn what_a_driver_may_have_staged_is_unstaged() {
+    let calls = calls_after_failed_staging(Code::DeadlineExceeded).await;
+    assert_eq!(calls, ["NodeUnpublishVolume", "NodeUnstageVolume"]);
+}
+
 #[tokio::test]
 async fn a_driver_that_comes_late_or_dies_is_waited_for_and_stops_nobody_else() {
     let rig = Rig::start().await;
