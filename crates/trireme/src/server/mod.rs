@@ -8,23 +8,24 @@ mod address;
 mod certificates;
 pub mod flags;
 mod several;
+mod watching;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use informer::election::Election;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::cli::{Engine, Server as Options, Store as StoreOptions};
-use crate::component::{Components, Failure};
+use crate::component::Components;
 use crate::parts::{self, Identities};
 use crate::servers::{Directory, Managed};
 use crate::signals::Signals;
 use certificates::Certificates;
 use several::{admission, endpoint_reconciler, join_servers, start_member};
+use watching::{start_balancer, start_parts};
 
 /// How long components may take to stop before they are cut off.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -154,16 +155,14 @@ pub async fn run(mut options: Options) -> Result<(), Error> {
     let mut components = Components::reporting(parts);
     let identities = Identities::InProcess(server.handler());
     let place = SocketAddr::new(advertise, server.address.port());
-    let contested = (options.store.store == Engine::Etcd).then_some(place);
-    start_parts(&mut components, &options, &identities, &keys, contested);
+    start_parts(&mut components, &options, &identities, &keys, place);
     start_member(&mut components, &opened, admission.as_deref(), &identities);
     certificates::start(&mut components, certificates, (&data_dir, wanted), server.address, opened.member());
-    start_balancer(&mut components, &options, server.address.port(), &identities, contested);
+    start_balancer(&mut components, &options, &identities, place);
     start_backups(&mut components, &options.backups, backups);
     let cluster = agent_cluster(&options, service_address);
-    let joined_at = format!("https://{place}");
     let believed = gates.believed(&keys);
-    start_addons(&mut components, &options, joined_at, cluster.clone(), &identities, (&keys, believed))?;
+    start_addons(&mut components, &options, place, cluster.clone(), &identities, (&keys, believed))?;
     start_agent(&mut components, &options, advertise, cluster, &identities, &keys);
     crate::notify::ready();
     stop_when_told(signals, stop(components, server, opened, traces)).await;
@@ -284,65 +283,6 @@ fn is_unavailable(error: &apiserver::Error) -> bool {
     }
 }
 
-/// Starts what watches the API. An embedded store has one server, so nobody can contest its parts; an etcd may have many, to whom this one says where it is.
-fn start_parts(
-    components: &mut Components,
-    options: &Options,
-    identities: &Identities,
-    keys: &Arc<pki::Cluster>,
-    contested: Option<SocketAddr>,
-) {
-    if !options.disable_controller_manager {
-        let (controllers, range) = (options.controllers.clone(), options.service_cluster_ip_range.clone());
-        let (identities, signing) = (identities.clone(), parts::signing::Signing::of_cluster(keys));
-        let policies = options.agent.enforces_policies() && !options.disable_addons;
-        components.start("kube-controller-manager", move |stop| {
-            let (controllers, range) = (controllers.clone(), range.clone());
-            let (identities, signing) = (identities.clone(), signing.clone());
-            let contested = contested.map(|address| {
-                let election = Election { address: Some(address), ..parts::controllers::election() };
-                (election, Arc::default())
-            });
-            async move {
-                let contested = (contested, policies);
-                parts::controllers::run(controllers, &range, identities, signing, contested, stop).await
-            }
-        });
-    }
-    if !options.disable_scheduler {
-        let (file, identities) = (options.scheduler_config.clone(), identities.clone());
-        components.start("kube-scheduler", move |stop| {
-            let (file, identities) = (file.clone(), identities.clone());
-            async move {
-                let configuration = parts::scheduler::configuration(file.as_deref())?;
-                let own = |address| {
-                    let election = parts::scheduler::election(&configuration)?;
-                    Ok::<_, Failure>(Election { address: Some(address), ..election })
-                };
-                let election = contested.map(own).transpose()?;
-                parts::scheduler::run(configuration, identities, election, Arc::default(), stop).await
-            }
-        });
-    }
-}
-
-/// Starts the load balancer, unless another one is wanted.
-fn start_balancer(
-    components: &mut Components,
-    options: &Options,
-    port: u16,
-    identities: &Identities,
-    contested: Option<SocketAddr>,
-) {
-    if options.disable_service_lb {
-        return;
-    }
-    let reserved = vec![port, options.agent.kubelet_port, parts::agent::PROXY_HEALTH_PORT];
-    let identities = identities.clone();
-    components
-        .start("service-lb", move |stop| parts::balancer::run(reserved.clone(), identities.clone(), contested, stop));
-}
-
 /// Starts what backs up the store by itself, if it shall.
 fn start_backups(
     components: &mut Components,
@@ -388,7 +328,7 @@ fn start_authentication(components: &mut Components, identities: &Identities, be
 fn start_addons(
     components: &mut Components,
     options: &Options,
-    server: String,
+    place: SocketAddr,
     cluster: parts::agent::Cluster,
     identities: &Identities,
     (keys, believed): (&Arc<pki::Cluster>, parts::addons::Believed),
@@ -402,6 +342,7 @@ fn start_addons(
     components.start("manifests", move |stop| crate::manifests::run(manifests.clone(), kubeconfig.clone(), stop));
     let token = parts::joining::own_token(&options.data_dir, &keys.authority.certificate().public_key.pin())?;
     let (client, authority) = (identities.administrator(), keys.authority_pem());
+    let server = format!("https://{place}");
     components.start("addons", move |stop| {
         let (client, cluster, token) = (client.clone(), cluster.clone(), token.clone());
         let (server, authority, believed) = (server.clone(), authority.clone(), believed.clone());
