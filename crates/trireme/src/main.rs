@@ -50,7 +50,6 @@ fn main() -> ExitCode {
     if let Some(code) = kubectl::run() {
         std::process::exit(code);
     }
-    memory::give_back_in_background();
     let line = match config_file::expanded(std::env::args_os().collect()) {
         Ok(line) => line,
         Err(error) => {
@@ -128,6 +127,8 @@ fn main() -> ExitCode {
     }
 }
 
+/// What everything that stays runs on.
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    memory::give_back_in_background();
     Ok(threads::start().map_err(|error| format!("cannot start the runtime: {error}"))?)
 }
