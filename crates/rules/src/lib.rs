@@ -22,6 +22,7 @@ pub mod protocol;
 pub mod qos;
 pub mod quota;
 pub mod rbac;
+pub mod restarts;
 pub mod selectors;
 pub mod services;
 pub mod tolerations;

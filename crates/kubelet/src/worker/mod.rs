@@ -3,7 +3,6 @@
 //! The worker holds nothing that cannot be read again from the API and the runtime: killed between any two instructions, its
 //! successor goes on from there.
 
-pub(crate) mod backoff;
 pub(crate) mod certificates;
 mod claims;
 mod end;
@@ -31,6 +30,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use parking_lot::Mutex;
 use rules::owners::controller_uid;
+use rules::restarts::{Refusals, Restarts};
 use tokio::sync::{Notify, watch};
 use tokio_util::task::TaskTracker;
 
@@ -40,7 +40,6 @@ use crate::pod::state::State;
 use crate::probes::Verdicts;
 use crate::shared::Shared;
 use crate::status::{Resize, Verdict, View, Waiting};
-use crate::worker::backoff::{Refusals, Restarts};
 use crate::worker::writer::Writer;
 use probing::Probes;
 use stage::{Event, Stage};

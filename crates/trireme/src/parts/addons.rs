@@ -71,8 +71,8 @@ pub async fn ensure_storage_class(client: &Client) -> Result<(), Failure> {
     made(client.create(&controllers::default_storage_class()).await)
 }
 
-/// Lets nodes read what network policies are made of, and whoever leads say what became of the cluster's. Policies speak of all pods, so a node that enforces
-/// them has to know all pods, as the agents of other networks do; the Node authorizer alone would show it none but its own.
+/// Lets nodes read what network policies are made of. They speak of all pods, so a node that enforces them has to know all pods, as
+/// the agents of other networks do; the Node authorizer alone would show it none but its own.
 pub async fn ensure_network_policy(client: &Client) -> Result<(), Failure> {
     let rules = json!([
         {"apiGroups": [""], "resources": ["pods", "namespaces", "nodes"], "verbs": ["list", "watch"]},
@@ -85,7 +85,11 @@ pub async fn ensure_network_policy(client: &Client) -> Result<(), Failure> {
         {"apiGroup": RBAC, "kind": "Group", "name": "system:nodes"},
         {"apiGroup": RBAC, "kind": "User", "name": "system:network-policy"},
     ]);
-    grant(client, "trireme:network-policy", rules, subjects).await?;
+    grant(client, "trireme:network-policy", rules, subjects).await
+}
+
+/// Lets whoever leads the controllers say what became of the cluster's policies.
+pub async fn ensure_policy_status(client: &Client) -> Result<(), Failure> {
     let rules = json!([
         {"apiGroups": ["policy.networking.k8s.io"], "resources": ["clusternetworkpolicies"], "verbs": ["list", "watch"]},
         {"apiGroups": ["policy.networking.k8s.io"], "resources": ["clusternetworkpolicies/status"], "verbs": ["patch"]},

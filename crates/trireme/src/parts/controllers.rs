@@ -13,7 +13,7 @@ use ::serving::{Check, Pages};
 
 use super::serving::Vitals;
 use super::signing::Signing;
-use super::{Identities, fenced, run_elected};
+use super::{Identities, addons, fenced, run_elected};
 use crate::component::Failure;
 
 /// What the controllers are told by their administrator.
@@ -83,6 +83,10 @@ pub async fn run(
         let over = stop.child_token();
         let told = async {
             if policies {
+                // What it may do, before it does anything.
+                if let Err(error) = addons::ensure_policy_status(&identities.administrator()).await {
+                    tracing::warn!(%error, "what became of the cluster's network policies cannot be said yet");
+                }
                 netpol::status::run(&informers, over.clone()).await;
             }
         };
