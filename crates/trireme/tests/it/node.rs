@@ -87,7 +87,7 @@ impl Machine {
         assert!(server.stop().await, "it stops cleanly:\n{}", server.log_text());
         server.spawn();
         server.ready().await;
-        let machine = Self { server, network: network, _alone: alone };
+        let machine = Self { server, network, _alone: alone };
         machine.node_ready(name).await;
         machine
     }

@@ -39,9 +39,8 @@ fn v1beta1_to_v1(definition: &mut Value) {
         }
     }
     // There it is true where nothing is said, here it is not.
-    match spec.remove("preserveUnknownFields").and_then(|preserves| preserves.as_bool()).unwrap_or(true) {
-        true => drop(spec.insert("preserveUnknownFields".to_owned(), json!(true))),
-        false => {}
+    if spec.remove("preserveUnknownFields").and_then(|preserves| preserves.as_bool()).unwrap_or(true) {
+        spec.insert("preserveUnknownFields".to_owned(), json!(true));
     }
     if let Some(conversion) = spec.get_mut("conversion").and_then(Value::as_object_mut) {
         let mut webhook = Map::new();
