@@ -34,6 +34,12 @@ pub async fn volume(rig: &Rig, driver: &Driver, name: &str, extra: Value) {
     bound(rig, name, extra).await;
 }
 
+/// The volumes that a node says it uses.
+pub fn in_use(node: Option<&Node>) -> Vec<String> {
+    let status = node.and_then(|node| node.status.clone()).unwrap_or_default();
+    status.volumes_in_use.unwrap_or_default()
+}
+
 pub async fn bound(rig: &Rig, name: &str, extra: Value) {
     let mode = &extra["volumeMode"];
     let claim = json!({"metadata": {"name": name, "namespace": "default"}, "spec": {
@@ -121,18 +127,20 @@ async fn a_volume_is_staged_once_published_to_each_pod_and_goes_in_the_reverse_o
     rig.stop().await;
 }
 
-#[tokio::test]
-async fn a_volume_that_has_to_be_attached_is_waited_for_and_reported_in_use() {
+/// A pod that waits for its volume to be attached, which the node says it uses by this name.
+async fn waiting() -> (Rig, Driver, String) {
     let rig = Rig::start().await;
     let driver = driver(&rig, Traits::default(), json!({"attachRequired": true})).await;
     volume(&rig, &driver, "v", json!({})).await;
     rig.pod("waits", with_volume(LOOP, claim("v"))).await;
     let unique = format!("kubernetes.io/csi/{DRIVER}^v");
-    let in_use = |node: Option<&Node>| {
-        let status = node.and_then(|node| node.status.clone()).unwrap_or_default();
-        status.volumes_in_use.unwrap_or_default()
-    };
     testkit::object::<Node>(&rig.admin, "", NODE, "a volume in use", |node| in_use(node) == [unique.clone()]).await;
+    (rig, driver, unique)
+}
+
+#[tokio::test]
+async fn a_volume_that_has_to_be_attached_is_waited_for_and_reported_in_use() {
+    let (rig, driver, unique) = waiting().await;
     assert_eq!(driver.names("v"), [] as [&str; 0]);
     // What the attach-detach controller and the driver's attacher do.
     let name = csi::names::attachment("v", DRIVER, NODE);
@@ -156,16 +164,7 @@ async fn a_volume_that_has_to_be_attached_is_waited_for_and_reported_in_use() {
 
 #[tokio::test]
 async fn a_volume_whose_driver_needs_no_attaching_any_more_is_not_waited_for_and_may_be_detached() {
-    let rig = Rig::start().await;
-    let driver = driver(&rig, Traits::default(), json!({"attachRequired": true})).await;
-    volume(&rig, &driver, "v", json!({})).await;
-    rig.pod("waits", with_volume(LOOP, claim("v"))).await;
-    let unique = format!("kubernetes.io/csi/{DRIVER}^v");
-    let in_use = |node: Option<&Node>| {
-        let status = node.and_then(|node| node.status.clone()).unwrap_or_default();
-        status.volumes_in_use.unwrap_or_default()
-    };
-    testkit::object::<Node>(&rig.admin, "", NODE, "a volume in use", |node| in_use(node) == [unique.clone()]).await;
+    let (rig, _driver, _) = waiting().await;
     // The field cannot be changed: administrators make the object anew.
     rig.admin.delete::<CSIDriver>("", DRIVER, &DeleteOptions::default()).await.unwrap();
     let without = json!({"metadata": {"name": DRIVER}, "spec": {"attachRequired": false}});

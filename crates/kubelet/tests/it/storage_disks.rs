@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 
 use crate::rig::{NODE, Rig};
-use crate::storage::{LOOP, bound, claim, with_volume};
+use crate::storage::{LOOP, bound, claim, in_use, with_volume};
 
 /// `$M` is the directory of everything, `$DISK` the device.
 const ISCSIADM: &str = r#"#!/bin/sh
@@ -79,10 +79,6 @@ async fn a_disk_of_a_target_is_formatted_once_shared_by_pods_and_let_go_of_by_th
     rig.pod("first", with_volume(&format!("echo kept > /data/file; {LOOP}"), claim("v"))).await;
     // Nothing is done with the disk until this node is given it.
     let unique = "kubernetes.io/iscsi/10.0.0.1:iqn.2003-01.io.k8s:e2e:2";
-    let in_use = |node: Option<&Node>| {
-        let status = node.and_then(|node| node.status.clone()).unwrap_or_default();
-        status.volumes_in_use.unwrap_or_default()
-    };
     testkit::object::<Node>(&rig.admin, "", NODE, "a disk in use", |node| in_use(node) == [unique]).await;
     assert!(!rig.dir.path().join("kubelet/plugins/kubernetes.io/iscsi").exists());
     let given = Patch::Merge(json!({"status": {"volumesAttached": [{"name": unique, "devicePath": ""}]}}));

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::framework::api::{Api, ApiFailure, PodEvent};
 use crate::live::inbox::{Inbox, Message};
-use crate::live::statuses::Statuses;
+use crate::live::statuses::{self, Statuses};
 use crate::metrics::{Metrics, Status};
 use crate::model::pod::PodInfo;
 use crate::queue::Nomination;
@@ -50,10 +50,11 @@ impl Doer {
                     let withdrawn = self.statuses.withdraw(job.pod.uid());
                     under_way.spawn(async move {
                         metrics.binding(1);
+                        // What is to be done before takes its time: others are told which node is kept.
                         if let Some(patch) = withdrawn.nomination().await
                             && job.works.len() > 1
                         {
-                            announce(&*api, &job.pod, patch).await;
+                            statuses::send(&*api, &job.pod, patch).await;
                         }
                         bind(api, &inbox, job, &metrics, &*clock).await;
                         metrics.binding(-1);
@@ -74,13 +75,6 @@ impl Doer {
                 Effect::Record(event) => self.api.record(event),
             }
         }
-    }
-}
-
-/// Tells others which node is kept for a pod: what is to be done before it is bound takes its time.
-async fn announce(api: &dyn Api, pod: &PodInfo, nomination: serde_json::Value) {
-    if let Err(error) = api.patch_pod_status(pod, nomination).await {
-        tracing::warn!(pod = pod.name(), %error, "cannot update the status of a pod");
     }
 }
 

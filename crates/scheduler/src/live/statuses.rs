@@ -102,13 +102,18 @@ async fn write(api: Arc<dyn Api>, lane: Arc<Lane>) {
             lane.more.notified().await;
             continue;
         };
-        if let Err(error) = api.patch_pod_status(&pod, patch).await
-            && !error.is_not_found()
-        {
-            tracing::warn!(pod = pod.name(), %error, "cannot update the status of a pod");
-        }
+        send(&*api, &pod, patch).await;
         lane.waiting.lock().under_way = None;
         lane.done.notify_waiters();
+    }
+}
+
+/// Applies a patch now. A pod that is gone needs none.
+pub async fn send(api: &dyn Api, pod: &PodInfo, patch: Value) {
+    if let Err(error) = api.patch_pod_status(pod, patch).await
+        && !error.is_not_found()
+    {
+        tracing::warn!(pod = pod.name(), %error, "cannot update the status of a pod");
     }
 }
 

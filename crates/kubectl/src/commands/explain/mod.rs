@@ -4,6 +4,7 @@ mod openapiv2;
 mod text;
 
 use machinery::status::go_quote;
+use machinery::value;
 use serde_json::Value;
 
 use crate::command::{Command, Invocation};
@@ -91,6 +92,15 @@ async fn run(invocation: &mut Invocation) -> Outcome {
 }
 
 /// Why a resource cannot be explained in this version, which the server may serve all the same.
+/// Whether a schema of an OpenAPI document says that it is that of the kind.
+fn is_of(schema: &Value, mapping: &Mapping) -> bool {
+    value::list(schema, "x-kubernetes-group-version-kind").iter().any(|kind| {
+        value::text(kind, "group") == mapping.group
+            && value::text(kind, "version") == mapping.version
+            && value::text(kind, "kind") == mapping.kind
+    })
+}
+
 fn unknown(version: &str, resource: &str, served: bool) -> Failure {
     let version = if version.contains('/') { version.to_owned() } else { format!("/{version}") };
     let what = format!("{version}, Resource={resource}");

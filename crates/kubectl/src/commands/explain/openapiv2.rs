@@ -4,6 +4,7 @@ use machinery::status::go_quote;
 use machinery::value::text;
 use serde_json::Value;
 
+use super::is_of;
 use crate::discovery::Mapping;
 
 /// How many letters a line has.
@@ -44,14 +45,7 @@ pub fn explain(
     depth: usize,
 ) -> Result<String, String> {
     let definitions = document.get("definitions").and_then(Value::as_object);
-    let is_it = |schema: &&Value| {
-        machinery::value::list(schema, "x-kubernetes-group-version-kind").iter().any(|gvk| {
-            text(gvk, "group") == mapping.group
-                && text(gvk, "version") == mapping.version
-                && text(gvk, "kind") == mapping.kind
-        })
-    };
-    let Some(schema) = definitions.and_then(|all| all.values().find(is_it)) else {
+    let Some(schema) = definitions.and_then(|all| all.values().find(|schema| is_of(schema, mapping))) else {
         let named = format!("{}/{}, Kind={}", mapping.group, mapping.version, mapping.kind);
         return Err(format!("couldn't find resource for {}", go_quote(&named)));
     };

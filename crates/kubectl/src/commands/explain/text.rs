@@ -3,6 +3,7 @@
 use machinery::value::text;
 use serde_json::Value;
 
+use super::is_of;
 use crate::discovery::Mapping;
 
 /// What is known while a schema is walked.
@@ -29,14 +30,7 @@ pub fn explain(
     }
     out += &format!("KIND:       {}\nVERSION:    {}\n\n", mapping.kind, mapping.version);
     let schemas = machinery::value::at(document, "components.schemas").and_then(Value::as_object);
-    let fits = |schema: &&Value| {
-        machinery::value::list(schema, "x-kubernetes-group-version-kind").iter().any(|gvk| {
-            text(gvk, "group") == mapping.group
-                && text(gvk, "version") == mapping.version
-                && text(gvk, "kind") == mapping.kind
-        })
-    };
-    let Some(schema) = schemas.and_then(|schemas| schemas.values().find(fits)) else {
+    let Some(schema) = schemas.and_then(|schemas| schemas.values().find(|schema| is_of(schema, mapping))) else {
         let (group, kind, version) = (&mapping.group, &mapping.kind, &mapping.version);
         return Err((out, format!("GVK map[group:{group} kind:{kind} version:{version}] not found in OpenAPI schema")));
     };
